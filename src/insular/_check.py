@@ -1,0 +1,58 @@
+"""Argument checks: the keyword is the name that the error prints."""
+
+import math
+from collections.abc import Collection
+
+from insular.errors import InvalidArgumentError
+
+
+def positive_finite(**values: float) -> None:
+    """Refuse any value that is not a finite number above 0.
+
+    Raises:
+        InvalidArgumentError: Naming the first offender.
+    """
+    for name, value in values.items():
+        if not _is_real(value) or not math.isfinite(value) or value <= 0:
+            raise InvalidArgumentError(f"{name} must be finite and > 0, got {name}={value!r}.")
+
+
+def non_negative_finite(**values: float) -> None:
+    """Refuse any value that is not a finite number at or above 0.
+
+    Raises:
+        InvalidArgumentError: Naming the first offender.
+    """
+    for name, value in values.items():
+        if not _is_real(value) or not math.isfinite(value) or value < 0:
+            raise InvalidArgumentError(f"{name} must be finite and >= 0, got {name}={value!r}.")
+
+
+def at_least(minimum: int, **values: int) -> None:
+    """Refuse any value that is not an integer of at least ``minimum``.
+
+    Raises:
+        InvalidArgumentError: Naming the first offender.
+    """
+    for name, value in values.items():
+        if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
+            raise InvalidArgumentError(
+                f"{name} must be an integer >= {minimum}, got {name}={value!r}."
+            )
+
+
+def one_of(allowed: Collection[str], **values: str) -> None:
+    """Refuse any value outside ``allowed``.
+
+    Raises:
+        InvalidArgumentError: Naming the first offender and what is allowed.
+    """
+    for name, value in values.items():
+        if value not in allowed:
+            options = ", ".join(allowed)
+            raise InvalidArgumentError(f"{name} must be one of {options}; got {name}={value!r}.")
+
+
+def _is_real(value: object) -> bool:
+    """Whether a value is an int or a float, and not a bool."""
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,170 @@
+"""``insular audit``: does a training stack keep records apart?"""
+
+import sys
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import click
+import typer
+
+from insular.cli.output import JSON_HELP, print_json
+from insular.errors import InvalidArgumentError
+from insular.recipes.spec import AuditSpec
+
+if TYPE_CHECKING:
+    from insular.audit.witness_results import WitnessResult
+
+_DEFAULT = AuditSpec()
+N_STEPS = 34
+"""Lines that one arm reports, about: cases, checks, and locating what moved."""
+
+
+def audit(
+    context: typer.Context,
+    model: Annotated[
+        str, typer.Option(help="smollm2, a GGUF file, a model folder, or a hub name.")
+    ] = _DEFAULT.model,
+    stack: Annotated[str, typer.Option(help="Stack under test; --list shows them.")] = (
+        _DEFAULT.stack
+    ),
+    subject: Annotated[
+        str, typer.Option(help="module:factory of a callable under test instead of a stack.")
+    ] = "",
+    text: Annotated[
+        str, typer.Option(help="wikipedia, shakespeare, or a JSONL, CSV, Parquet or text file.")
+    ] = _DEFAULT.text,
+    text_field: Annotated[str, typer.Option(help="Field that holds the text.")] = "text",
+    id_field: Annotated[str, typer.Option(help="Field that holds the record id.")] = "",
+    owner_field: Annotated[str, typer.Option(help="Field that holds the owner.")] = "",
+    encoding: Annotated[str, typer.Option(help="Encoding of the file.")] = "utf-8",
+    batch: Annotated[int, typer.Option(help="Records in the base batch.")] = _DEFAULT.batch,
+    tokens: Annotated[
+        int, typer.Option(help="Longest record in tokens; longer ones are cut.")
+    ] = _DEFAULT.tokens,
+    clip_norm: Annotated[float, typer.Option(help="Bound C of a record's gradient.")] = (
+        _DEFAULT.clip_norm
+    ),
+    repairs: Annotated[
+        str, typer.Option(help="Stacks to try as repairs, by comma; none for none.")
+    ] = ",".join(_DEFAULT.repairs),
+    gradients: Annotated[
+        str, typer.Option(help="Per-record gradients: hooks, opacus, func or loop.")
+    ] = _DEFAULT.gradients,
+    loss: Annotated[str, typer.Option(help="record_mean or token_mean.")] = _DEFAULT.loss,
+    padding_side: Annotated[str, typer.Option(help="right or left.")] = _DEFAULT.padding_side,
+    attention: Annotated[str, typer.Option(help="eager or sdpa.")] = _DEFAULT.attention,
+    lora_rank: Annotated[int, typer.Option(help="Rank of the adapters.")] = _DEFAULT.lora_rank,
+    lora_targets: Annotated[
+        str, typer.Option(help="Layers with adapters, by comma; default: query and value.")
+    ] = "",
+    lora_b_std: Annotated[
+        float, typer.Option(help="Spread of B at the start; at 0 only B has a gradient.")
+    ] = _DEFAULT.lora_b_std,
+    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1.")] = _DEFAULT.device,
+    threads: Annotated[int, typer.Option(help="Threads of each worker.")] = _DEFAULT.threads,
+    seed: Annotated[int, typer.Option(help="Seed of adapters and evaluations.")] = _DEFAULT.seed,
+    workers: Annotated[
+        int, typer.Option(help="Processes that run arms side by side; 0: one a core.")
+    ] = 0,
+    config: Annotated[
+        Path | None, typer.Option(help="Take all settings from this TOML file.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the evidence.")] = None,
+    json: Annotated[str, typer.Option("--json", help=JSON_HELP)] = "",
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    witness: Annotated[
+        bool, typer.Option("--witness", help="Run the constructed witnesses instead.")
+    ] = False,
+    list_stacks: Annotated[bool, typer.Option("--list", help="List the stacks and stop.")] = False,
+) -> None:
+    """Audit a training stack: can one record touch another's clipped gradient?
+
+    Exit code 0: isolated on the path that ran. 1: coupled. 2: could not be audited.
+    """
+    if list_stacks:
+        _list_stacks()
+        raise typer.Exit
+    if witness:
+        raise typer.Exit(_witness(device, json))
+    given = {f.name: context.params[f.name] for f in fields(AuditSpec) if f.name in context.params}
+    given["repairs"] = _names(repairs) if repairs != "none" else ()
+    given["lora_targets"] = _names(lora_targets)
+    typed = {name for name in given if _was_typed(context, name)}
+    spec = _spec(given, typed, config)
+    raise typer.Exit(_run(spec, out, workers=workers, json=json, quiet=quiet))
+
+
+def _run(spec: AuditSpec, out: Path | None, *, workers: int, json: str, quiet: bool) -> int:
+    """Run the audit, print it, and give its exit code."""
+    import os
+
+    from insular.cli.progress import ArmProgress
+    from insular.evidence import default_run_path
+    from insular.recipes.isolation import PAGE, audit_stack
+    from insular.recipes.isolation_summary import isolation_summary, summary_blocks
+    from insular.reports.terminal import results_console
+
+    stem = spec.subject.replace(":", "-") if spec.subject else spec.stack
+    folder = out or default_run_path(Path("runs"), stem)
+    with ArmProgress(N_STEPS, quiet=quiet) as progress:
+        result = audit_stack(
+            spec,
+            folder,
+            command=tuple(sys.argv),
+            workers=workers or len(os.sched_getaffinity(0)),
+            progress=progress,
+        )
+    if not print_json(result, json):
+        console = results_console()
+        for block in summary_blocks(isolation_summary(result, run_folder=str(folder))):
+            console.print(block)
+        console.print(f"Page:   {folder / PAGE}", soft_wrap=True)
+    return result.exit_code
+
+
+def _spec(given: dict[str, Any], typed: set[str], config: Path | None) -> AuditSpec:
+    """The settings: all from the options, or from a file with the typed options on top."""
+    if config is None:
+        return AuditSpec(**given)
+    from insular.evidence import from_toml
+
+    try:
+        content = config.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise InvalidArgumentError(f"config {config} cannot be read: {reason}.") from error
+    spec = from_toml(AuditSpec, content, source=str(config))
+    return replace(spec, **{name: given[name] for name in typed})
+
+
+def _was_typed(context: typer.Context, name: str) -> bool:
+    """Whether an option was given on the command line."""
+    return context.get_parameter_source(name) == click.core.ParameterSource.COMMANDLINE
+
+
+def _names(value: str) -> tuple[str, ...]:
+    """Names separated by commas."""
+    return tuple(name.strip() for name in value.split(",") if name.strip())
+
+
+def _list_stacks() -> None:
+    """Print every stack with its line."""
+    from insular.recipes.spec import STACKS
+    from insular.reports.terminal import results_console, table
+
+    results_console().print(table(("Stack", "What it is"), list(STACKS.items())))
+
+
+def _witness(device: str, json: str) -> int:
+    """Run the constructed witnesses and print them."""
+    from insular.audit.witnesses import run_witnesses
+    from insular.recipes.witness_summary import witness_blocks
+    from insular.reports.terminal import results_console
+
+    result: WitnessResult = run_witnesses(device=device)
+    if not print_json(result, json):
+        console = results_console()
+        for block in witness_blocks(result):
+            console.print(block)
+    return result.exit_code

@@ -1,0 +1,18 @@
+"""``insular report``: render the page of a run again, from its evidence alone."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def report(
+    run: Annotated[Path, typer.Argument(help="Folder of a complete run.")],
+) -> None:
+    """Render a run's page again from its evidence, and print where it lies."""
+    from insular.evidence import RunStore
+    from insular.recipes.isolation import write_page
+
+    store = RunStore.open(run)
+    store.verify()
+    typer.echo(str(write_page(store)))

@@ -1,0 +1,46 @@
+"""Every error that insular raises on purpose, as one tree.
+
+    InsularError
+    |-- InvalidArgumentError (ValueError)         an argument or option breaks its rule
+    |-- RecordError (ValueError)                  a record or a file of records cannot be read
+    |-- ModelError (ValueError)                   a model cannot be loaded or has no usable part
+    |-- AssetError (OSError)                      a packaged file is not there or not the right one
+    |-- MissingDependencyError (ImportError)      an optional package is needed and absent
+    |-- SubjectError (RuntimeError)               the stack under test cannot be audited
+    `-- EvidenceError (OSError)                   evidence cannot be written, read or trusted
+
+Each message says name, rule, value and remedy in one line and never quotes record text. The
+command line prints it and exits with code 2.
+"""
+
+
+class InsularError(Exception):
+    """Base of every error that insular raises on purpose."""
+
+
+class InvalidArgumentError(InsularError, ValueError):
+    """An argument or option breaks its rule."""
+
+
+class RecordError(InsularError, ValueError):
+    """A record, or a file of records, cannot be read as the caller asked."""
+
+
+class ModelError(InsularError, ValueError):
+    """A model cannot be loaded, or lacks a part that the caller asked for."""
+
+
+class AssetError(InsularError, OSError):
+    """A file from a package registry cannot be fetched, or its digest is not the expected one."""
+
+
+class MissingDependencyError(InsularError, ImportError):
+    """An optional package is needed for what was asked and is not installed."""
+
+
+class SubjectError(InsularError, RuntimeError):
+    """The stack under test cannot be audited: it breaks the protocol or fails validation."""
+
+
+class EvidenceError(InsularError, OSError):
+    """Evidence cannot be written, read or trusted."""

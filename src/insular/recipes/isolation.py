@@ -1,0 +1,301 @@
+"""``insular audit``: audit a stack and its repairs, write evidence as it comes, render the page."""
+
+import importlib
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from insular.audit.results import ArmResult, AuditResult
+from insular.errors import EvidenceError, InsularError, SubjectError
+from insular.evidence import (
+    InputFact,
+    RunManifest,
+    RunStore,
+    collect_manifest,
+    from_toml,
+    to_toml,
+)
+from insular.recipes.arm import ArmOutput
+from insular.recipes.isolation_page import isolation_page
+from insular.recipes.parallel import run_parallel
+from insular.recipes.spec import AuditSpec
+from insular.recipes.text import AuditText, check_context, choose_records, load_corpus
+from insular.reports.page import render
+
+KIND = "audit.isolation"
+SPEC_FILE = "run.toml"
+RESULT = "results"
+PAGE = "report.html"
+
+CHARACTERS_A_TOKEN = 4
+"""Length of a text under test for each of ``tokens``, where the subject takes texts."""
+
+Progress = Callable[[str, str], None]
+"""Called with the name of an arm and a short line."""
+
+
+def audit_stack(
+    spec: AuditSpec,
+    out: Path,
+    *,
+    command: Sequence[str],
+    workers: int = 1,
+    progress: Progress | None = None,
+) -> AuditResult:
+    """Audit a built stack, or a callable, and its repairs.
+
+    Evidence is written as it comes: a killed run keeps every finished arm, and running it again
+    with the same settings goes on from there.
+
+    Guarantees:
+        * ``out`` holds ``run.toml``, which repeats the run; one result per arm; all of them in
+          ``results.json``; the counter-example's gradients; the page.
+        * No file holds record text.
+
+    Args:
+        spec: What to audit.
+        out: Folder of the evidence: new, empty, or an unfinished run of the same spec.
+        command: The command as typed, for the manifest.
+        workers: Processes that run arms side by side.
+        progress: Called from this process.
+
+    Returns:
+        The result.
+    """
+    report = progress or _silent
+    text, facts, decode = prepare_inputs(spec, report)
+    store = _open(spec, out, command=command, inputs=facts)
+    with _status(store):
+        if spec.subject:
+            output = callable_arm(spec, text, decode, report)
+            _write_arm(store, "subject", output)
+            arms = [output.result]
+        else:
+            arms = _built_arms(spec, store, text, workers=workers, progress=report)
+        result = AuditResult(
+            subject=arms[0],
+            repairs=tuple(arms[1:]),
+            record_ids=tuple(record.id for record in text.base),
+            clip_norm=spec.clip_norm,
+        )
+        store.write_result(RESULT, result)
+        store.finish("complete")
+    write_page(store)
+    return result
+
+
+def write_page(store: RunStore) -> Path:
+    """Render the page of a finished audit from its evidence alone.
+
+    Args:
+        store: The run.
+
+    Returns:
+        The page's path.
+    """
+    result = store.read_result(RESULT, AuditResult)
+    status = store.manifest.status
+    store.reopen()
+    manifest = replace(store.manifest, status=status)
+    page = isolation_page(result, manifest, run_folder=str(store.path))
+    store.write_text(PAGE, render(page))
+    store.finish(status)
+    return store.path / PAGE
+
+
+def read_spec(store: RunStore) -> AuditSpec:
+    """The settings that a run was given.
+
+    Args:
+        store: The run.
+
+    Returns:
+        The spec of its ``run.toml``.
+    """
+    return from_toml(AuditSpec, store.read_text(SPEC_FILE), source=str(store.path / SPEC_FILE))
+
+
+def load_subject(path: str) -> Callable[..., Any]:
+    """The callable that ``module:factory`` names; the factory takes nothing and returns it.
+
+    The current folder is searched first, as with ``python -m``.
+
+    Args:
+        path: ``module:factory``.
+
+    Returns:
+        The callable under test.
+
+    Raises:
+        SubjectError: If there is no such module or factory, or it fails.
+        InsularError: What the factory raised of ours, unchanged.
+    """
+    module_name, _, factory_name = path.partition(":")
+    if not module_name or not factory_name:
+        raise SubjectError(f"subject must be module:factory, got subject={path!r}.")
+    if "" not in sys.path and str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        factory = getattr(importlib.import_module(module_name), factory_name)
+    except ImportError as error:
+        raise SubjectError(f"subject {path}: module cannot be imported: {error}.") from error
+    except AttributeError as error:
+        raise SubjectError(
+            f"subject {path}: module {module_name} has no {factory_name}."
+        ) from error
+    try:
+        return factory()
+    except InsularError:
+        raise
+    except Exception as error:
+        raise SubjectError(
+            f"subject {path}: the factory failed with {type(error).__name__}: {error}."
+        ) from error
+
+
+def prepare_inputs(
+    spec: AuditSpec, report: Progress
+) -> tuple[AuditText, tuple[InputFact, ...], Callable[[Sequence[int]], str]]:
+    """Read and tokenise what an audit needs.
+
+    Args:
+        spec: Names text and model.
+        report: Called with a line before long steps.
+
+    Returns:
+        The records, facts on what was read, and a function from tokens back to text.
+    """
+    report("", f"reading {spec.text}")
+    corpus = load_corpus(spec, progress=lambda line: report("", line))
+    if spec.subject and _takes_texts(spec.subject):
+        in_characters = replace(spec, tokens=CHARACTERS_A_TOKEN * spec.tokens)
+        text = choose_records(corpus, lambda value: [ord(c) for c in value], in_characters)
+        return text, (text.fact,), lambda tokens: "".join(chr(t) for t in tokens)
+    from insular.models.loading import load_decoder
+
+    report("", f"loading {spec.model}")
+    decoder = load_decoder(spec.model, progress=lambda line: report("", line))
+    check_context(spec, context_tokens=decoder.context_tokens)
+    text = choose_records(corpus, decoder.encode, spec)
+    model = InputFact(name="model", source=spec.model, sha256=decoder.digest)
+    return text, (text.fact, model), lambda tokens: decoder.tokenizer.decode(list(tokens))
+
+
+def _takes_texts(path: str) -> bool:
+    """Whether a callable under test takes texts rather than tokens."""
+    from insular.audit.subjects import parameter_kind
+
+    return parameter_kind(load_subject(path), name=path) == "texts"
+
+
+def _open(
+    spec: AuditSpec, out: Path, *, command: Sequence[str], inputs: tuple[InputFact, ...]
+) -> RunStore:
+    """Create the run folder, or go on with an unfinished run of the same spec."""
+    if (out / "manifest.json").is_file():
+        store = RunStore.open(out)
+        _same_run(store, spec, inputs)
+        if store.manifest.finished:
+            store.reopen()
+        return store
+    manifest: RunManifest = collect_manifest(
+        KIND, out.name, command=tuple(command), inputs=inputs, seed=spec.seed
+    )
+    store = RunStore.create(out, manifest)
+    store.write_text(SPEC_FILE, to_toml(spec))
+    return store
+
+
+def _same_run(store: RunStore, spec: AuditSpec, inputs: tuple[InputFact, ...]) -> None:
+    """Refuse to go on with another run's evidence."""
+    if store.manifest.kind != KIND or store.manifest.status == "complete":
+        raise EvidenceError(
+            f"{store.path} already holds a {store.manifest.status} run ({store.manifest.kind});"
+            " choose another --out."
+        )
+    if read_spec(store) != spec or store.manifest.inputs != inputs:
+        raise EvidenceError(
+            f"{store.path} holds an unfinished run with other settings or inputs; repeat it with"
+            f" insular audit --config {store.path / SPEC_FILE}, or choose another --out."
+        )
+
+
+@contextmanager
+def _status(store: RunStore) -> Iterator[None]:
+    """Let the manifest say how a run ended, whatever ends it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        store.finish("interrupted")
+        raise
+    except InsularError as error:
+        if not store.manifest.finished:
+            store.record_failure("audit", str(error))
+            store.finish("failed")
+        raise
+
+
+def _built_arms(
+    spec: AuditSpec, store: RunStore, text: AuditText, *, workers: int, progress: Progress
+) -> list[ArmResult]:
+    """The stack under test, then its repairs; finished ones are read instead of run."""
+    names = [spec.stack, *(name for name in spec.repairs if name != spec.stack)]
+    waiting = [name for name in names if not store.has_result(f"arm-{name}")]
+    for name in names:
+        if name not in waiting:
+            progress(name, "done before")
+
+    def finished(name: str, output: ArmOutput) -> None:
+        _write_arm(store, name, output)
+        progress(name, "done")
+
+    run_parallel(spec, waiting, text, workers=workers, progress=progress, finished=finished)
+    return [store.read_result(f"arm-{name}", ArmResult) for name in names]
+
+
+def callable_arm(
+    spec: AuditSpec,
+    text: AuditText,
+    decode: Callable[[Sequence[int]], str],
+    progress: Progress,
+) -> ArmOutput:
+    """Audit a callable in this process.
+
+    Args:
+        spec: Names the callable.
+        text: Base batch and spares.
+        decode: Tokens to text.
+        progress: Called with a line before each evaluation.
+
+    Returns:
+        Result and arrays.
+    """
+    from insular.audit.isolation import audit_isolation
+    from insular.audit.spec import IsolationSpec
+    from insular.audit.subjects import CallableSubject
+
+    arrays: dict[str, Any] = {}
+    result = audit_isolation(
+        CallableSubject(load_subject(spec.subject), name=spec.subject, decode=decode),
+        text.base,
+        text.spares,
+        width=text.width,
+        spec=IsolationSpec(clip_norm=spec.clip_norm, seed=spec.seed),
+        progress=lambda line: progress(spec.subject, line),
+        keep=arrays.update,
+    )
+    return ArmOutput(result=result, arrays=arrays)
+
+
+def _write_arm(store: RunStore, name: str, output: ArmOutput) -> None:
+    """Write one arm's arrays and result."""
+    if output.arrays:
+        store.write_arrays(f"counterexample-{name}", output.arrays)
+    store.write_result(f"arm-{name}", output.result)
+
+
+def _silent(arm: str, line: str) -> None:
+    """Say nothing."""

@@ -1,0 +1,223 @@
+"""An isolation audit as a page: the answer first, then what it rests on."""
+
+import shlex
+
+from insular.audit.results import AuditResult
+from insular.evidence import InputFact, RunManifest
+from insular.recipes import _isolation_tables as tables
+from insular.recipes._isolation_advice import not_tested, price, repair_sentence
+from insular.recipes._isolation_words import (
+    KINDS,
+    Arm,
+    arms_of,
+    headline,
+    path_sentence,
+    rounding_sentence,
+)
+from insular.reports import (
+    Block,
+    Code,
+    Command,
+    EvidenceFile,
+    Facts,
+    Page,
+    Points,
+    Section,
+    paragraph,
+)
+
+_WORDS = {
+    "isolated": "Isolated on the path that ran",
+    "coupled": "Coupled",
+    "undecided": "Undecided",
+}
+
+
+def isolation_page(
+    result: AuditResult, manifest: RunManifest, *, run_folder: str | None = None
+) -> Page:
+    """Turn an isolation audit into the content of a page.
+
+    Guarantees:
+        * The first paragraph is the answer in one sentence.
+        * An undecided audit gives no price and names the check that failed.
+        * Records appear by id only.
+
+    Args:
+        result: What was found; written beside the page as ``results.json``.
+        manifest: The run that found it.
+        run_folder: Folder that the replay command names; by default ``runs/`` and the run's name.
+
+    Returns:
+        The page, for :func:`insular.reports.render`.
+    """
+    arms = arms_of(result)
+    lead = [headline(result), path_sentence(arms[0]), price(result)[0]]
+    if result.verdict == "isolated" and (rounding := rounding_sentence(arms[0])):
+        lead.insert(2, rounding)
+    if result.verdict != "isolated":
+        lead.append(repair_sentence(result))
+    sections = [
+        _movements(result, arms[0], folder=run_folder or f"runs/{manifest.name}"),
+        _repairs(result, arms),
+        Section(heading="Price", blocks=price(result)),
+        _axes(arms),
+        _entry(arms),
+        _checks(arms),
+        Section(heading="What was not tested", blocks=(Points(items=not_tested(result)),)),
+        _path(arms, clip_norm=result.clip_norm),
+        _cases(arms),
+        _repeat(manifest, folder=run_folder or f"runs/{manifest.name}"),
+    ]
+    if result.verdict == "undecided":
+        sections.insert(0, sections.pop(5))
+    return Page(
+        title=f"Isolation audit: {result.subject.arm} on {result.subject.manifest.model}",
+        verdict=_WORDS[result.verdict],
+        verdict_kind=KINDS[result.verdict],
+        lead=tuple(lead),
+        sections=tuple(sections),
+        evidence=tuple(
+            EvidenceFile(name=name, sha256=digest)
+            for name, digest in sorted(manifest.files.items())
+            if not name.endswith(".html")
+        ),
+        footer=_footer(manifest),
+    )
+
+
+def _movements(result: AuditResult, arm: Arm, *, folder: str) -> Section:
+    """The counter-example, or the largest movement that is none."""
+    blocks: list[Block] = []
+    coupled = tables.movements_table(arm, verdict="coupled")
+    rounding = tables.movements_table(arm, verdict="rounding")
+    if result.verdict == "undecided":
+        blocks.append(paragraph("A check failed, so the movements below do not count as evidence."))
+    if coupled.rows:
+        blocks.append(coupled)
+    if rounding.rows:
+        if coupled.rows and (sentence := rounding_sentence(arm)):
+            blocks.append(sentence)
+        blocks.append(rounding)
+    if not coupled.rows and not rounding.rows:
+        blocks.append(paragraph("Nothing moved, whatever changed around a record."))
+    blocks.append(paragraph("The same distances come out again, on the same path, with:"))
+    blocks.append(Command(text=f"insular replay {shlex.quote(folder)}"))
+    heading = "Counter-example" if result.verdict == "coupled" else "What moved"
+    return Section(heading=heading, blocks=tuple(blocks))
+
+
+def _repairs(result: AuditResult, arms: tuple[Arm, ...]) -> Section:
+    """What else was tried, and which of it to take."""
+    blocks: list[Block] = []
+    if result.verdict == "isolated":
+        blocks.append(paragraph("This stack needs no repair on the path that ran."))
+    if result.repairs or result.verdict != "isolated":
+        blocks.append(repair_sentence(result))
+    blocks.append(tables.repairs_table(arms))
+    if drawing := tables.time_drawing(arms):
+        blocks.append(drawing)
+    return Section(heading="Repairs", blocks=tuple(blocks))
+
+
+def _axes(arms: tuple[Arm, ...]) -> Section:
+    """What moved in which arm."""
+    drawing = tables.influence_drawing(arms)
+    return Section(
+        heading="How far, and how often",
+        blocks=(
+            *((drawing,) if drawing else ()),
+            *(tables.axes_table(arm, folded=arm is not arms[0]) for arm in arms),
+        ),
+    )
+
+
+def _entry(arms: tuple[Arm, ...]) -> Section:
+    """Where the difference enters."""
+    mine = tables.entry_table(arms[:1], folded=False)
+    others = tables.entry_table(arms[1:], folded=True)
+    found = tuple(table for table in (mine, others) if table is not None)
+    if not found:
+        text = paragraph("No difference was located: nothing moved, or no module can be observed.")
+        return Section(heading="Where it enters", blocks=(text,))
+    text = paragraph(
+        "A record computes the same as in its base run up to this module. Later layers amplify an"
+        " early difference, so the module is where the coupling enters and not the whole of it;"
+        " the same mechanism may act again further on."
+    )
+    return Section(heading="Where it enters", blocks=(text, *found))
+
+
+def _checks(arms: tuple[Arm, ...]) -> Section:
+    """The conditions of validity."""
+    text = paragraph("A measurement counts only where all checks hold. Failed ones stand first.")
+    shown = (
+        tables.checks_table(arm, folded=arm is not arms[0] and not arm.result.failed_checks)
+        for arm in arms
+    )
+    return Section(heading="Checks", blocks=(text, *shown))
+
+
+def _path(arms: tuple[Arm, ...], *, clip_norm: float) -> Section:
+    """Everything that the verdict holds for."""
+    repairs = [tables.paths_table([arm for arm in arms if arm is not arms[0]])]
+    return Section(
+        heading="The path that it holds for",
+        blocks=(
+            path_sentence(arms[0]),
+            tables.path_facts(arms[0], clip_norm=clip_norm),
+            *(table for table in repairs if table.rows),
+        ),
+    )
+
+
+def _cases(arms: tuple[Arm, ...]) -> Section:
+    """Every comparison."""
+    text = paragraph(
+        "One line for each changed batch, with the record that moved furthest. Every record of"
+        " every batch is in ",
+        Code(text="results.json"),
+        ".",
+    )
+    blocks = (text, *(tables.cases_table(arm) for arm in arms))
+    return Section(heading="All comparisons", blocks=blocks)
+
+
+def _repeat(manifest: RunManifest, *, folder: str) -> Section:
+    """How to run it again."""
+    machine = manifest.machine
+    memory = f", {machine.memory_bytes / 2**30:.1f} GiB" if machine.memory_bytes else ""
+    packages = ", ".join(f"{name} {version}" for name, version in manifest.packages.items())
+    revision = f", revision {manifest.code_revision}" if manifest.code_revision else ""
+    facts = Facts(
+        pairs=(
+            ("Code", f"insular {manifest.insular_version}{revision}"),
+            ("Python", f"{manifest.python} on {manifest.platform}"),
+            ("Machine", f"{machine.cpu_model}, {machine.logical_cores} cores{memory}"),
+            ("CUDA devices", ", ".join(machine.cuda_devices) or "none"),
+            ("Packages", packages or "none noted"),
+            *((f"Input: {fact.name}", _input(fact)) for fact in manifest.inputs),
+            ("Seed", "none" if manifest.seed is None else str(manifest.seed)),
+        ),
+        source="manifest.json",
+    )
+    lines: list[Block] = [paragraph("The run as typed, and its replay:")]
+    if manifest.command:
+        lines.append(Command(text=shlex.join(manifest.command)))
+    lines.append(Command(text=f"insular replay {shlex.quote(folder)}"))
+    return Section(heading="How to repeat it", blocks=(*lines, facts))
+
+
+def _input(fact: InputFact) -> str:
+    """An input by its source, size and digest."""
+    size = "" if fact.n_records is None else f", {fact.n_records} records"
+    return f"{fact.source}{size}, sha256 {fact.sha256 or 'not a file'}"
+
+
+def _footer(manifest: RunManifest) -> str:
+    """Which run this is, and what is left out."""
+    started = manifest.created_utc.strftime("%Y-%m-%d %H:%M:%S UTC")
+    return (
+        f"Run {manifest.name}, started {started}, insular {manifest.insular_version}. Records are"
+        " named by id; their text is not on this page."
+    )

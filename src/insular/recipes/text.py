@@ -1,0 +1,139 @@
+"""The records of an audit: read, tokenised, divided into a base batch and spares."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import final
+
+from insular.errors import InvalidArgumentError, RecordError
+from insular.evidence import InputFact
+from insular.recipes.spec import PACKAGED_TEXTS, AuditSpec
+from insular.records import Corpus, TokenisedRecord, read_corpus, read_packaged, tokenise
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class AuditText:
+    """The records of one audit."""
+
+    base: tuple[TokenisedRecord, ...]
+    """The base batch."""
+    spares: tuple[TokenisedRecord, ...]
+    """As many records to bring in, none shorter than a base record."""
+    width: int
+    """Padded length of the base batch, in tokens."""
+    n_cut: int
+    """Records of base and spares that were cut to the longest allowed length."""
+    fact: InputFact
+    """Name and digest of the text, for the manifest."""
+
+
+def load_corpus(spec: AuditSpec, *, progress: Callable[[str], None] | None = None) -> Corpus:
+    """Read the text of an audit.
+
+    Args:
+        spec: Names the text.
+        progress: Called before a fetch.
+
+    Returns:
+        The corpus.
+    """
+    if spec.text in PACKAGED_TEXTS:
+        return read_packaged(spec.text, progress=progress)
+    return read_corpus(
+        spec.text,
+        text_field=spec.text_field,
+        id_field=spec.id_field or None,
+        owner_field=spec.owner_field or None,
+        encoding=spec.encoding,
+    )
+
+
+def choose_records(
+    corpus: Corpus, encode: Callable[[str], Sequence[int]], spec: AuditSpec
+) -> AuditText:
+    """Choose a base batch and spares, from different owners where there are enough.
+
+    The first ``2 * batch`` usable records in corpus order are taken, one an owner as far as they
+    reach. The longer half are the spares, so that each can be cut to any base record's length.
+
+    Guarantees:
+        * The same corpus, tokeniser and spec give the same records.
+        * No spare is shorter than a base record.
+
+    Args:
+        corpus: The text.
+        encode: Tokeniser.
+        spec: Batch size and longest record.
+
+    Returns:
+        The records.
+
+    Raises:
+        RecordError: If there are too few records.
+    """
+    chosen = _first_of_each_owner(corpus, 2 * spec.batch)
+    if len(chosen) < 2 * spec.batch:
+        raise RecordError(
+            f"an audit of --batch {spec.batch} must have {2 * spec.batch} records (half of them"
+            f" are brought in), got {len(chosen)} in {corpus.name}; give more text, or a smaller"
+            " --batch."
+        )
+    wanted = set(chosen)
+    part = Corpus(
+        name=corpus.name,
+        unit=corpus.unit,
+        records=tuple(record for record in corpus.records if record.id in wanted),
+        source=corpus.source,
+    )
+    tokens = tokenise(part, encode, max_tokens=spec.tokens, min_tokens=4, too_long="truncate")
+    if tokens.n_records < 2 * spec.batch:
+        short = ", ".join(tokens.too_short_ids[:5])
+        raise RecordError(
+            f"a record must have at least 4 tokens to be audited, got fewer in {short}; leave"
+            " such records out of the text."
+        )
+    by_length = sorted(range(tokens.n_records), key=lambda i: len(tokens.records[i].tokens))
+    shorter = sorted(by_length[: spec.batch])
+    longer = sorted(by_length[spec.batch :])
+    base = tuple(tokens.records[i] for i in shorter)
+    return AuditText(
+        base=base,
+        spares=tuple(tokens.records[i] for i in longer),
+        width=max(len(record.tokens) for record in base),
+        n_cut=len(tokens.truncated_ids),
+        fact=InputFact(
+            name="text",
+            source=spec.text,
+            sha256=corpus.source.sha256 if corpus.source else corpus.digest,
+            n_records=corpus.n_records,
+        ),
+    )
+
+
+def check_context(spec: AuditSpec, *, context_tokens: int) -> None:
+    """Refuse records longer than the model's context.
+
+    Args:
+        spec: Longest record.
+        context_tokens: What the model takes.
+
+    Raises:
+        InvalidArgumentError: Naming both.
+    """
+    if spec.tokens > context_tokens:
+        raise InvalidArgumentError(
+            f"tokens must be at most the model's context of {context_tokens}, got"
+            f" tokens={spec.tokens}; choose a smaller --tokens."
+        )
+
+
+def _first_of_each_owner(corpus: Corpus, n_records: int) -> list[str]:
+    """Ids of the first records, new owners first."""
+    fresh, others, owners = [], [], set()
+    for record in corpus.records:
+        if record.owner in owners:
+            others.append(record.id)
+        else:
+            owners.add(record.owner)
+            fresh.append(record.id)
+    return (fresh + others)[:n_records]

@@ -1,0 +1,1 @@
+"""Private training, one stage a file: losses, per-record gradients, clipping."""

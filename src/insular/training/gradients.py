@@ -1,0 +1,291 @@
+"""Per-record gradients of the trainable parameters: by hooks, by torch.func, by a plain loop.
+
+hooks   one backward pass; trainable linear layers (what LoRA has); any frozen arithmetic
+func    torch.func, any trainable module; the frozen arithmetic must support vmap
+loop    one backward per record on the same forward; slow and obvious: the oracle
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import final
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from insular.errors import ModelError
+from insular.records.batches import TokenBatch
+from insular.training.losses import LossName, record_losses
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class RecordGradients:
+    """What one batch gave: the realised forward and each record's gradient."""
+
+    gradients: Float[Tensor, "record param"]
+    """Gradient of each record's loss, parameters flattened in the order of ``trainable``."""
+    losses: Float[Tensor, " record"]
+    """Loss of each record, in nats."""
+    logits: Float[Tensor, "record token vocab"]
+    """Forward outputs, detached."""
+    batch_gradient: Float[Tensor, " param"]
+    """What the same backward left in the parameters' own gradient: the sum over records."""
+
+
+class GradientEngine(ABC):
+    """Computes per-record gradients of a causal language model."""
+
+    name: str
+
+    @abstractmethod
+    def compute(self, model: nn.Module, batch: TokenBatch, *, loss: LossName) -> RecordGradients:
+        """Run one batch forward and backward.
+
+        Args:
+            model: Called as ``model(input_ids=, attention_mask=, position_ids=)``.
+            batch: The records, in order.
+            loss: Which per-record loss.
+
+        Returns:
+            Gradients and outputs.
+
+        Raises:
+            ModelError: If a trainable parameter cannot be covered.
+        """
+
+
+def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
+    """Trainable parameters by name, each once, in registration order.
+
+    Args:
+        model: Any module.
+
+    Returns:
+        Name to parameter; a parameter shared by several modules stands under its first name.
+    """
+    return {name: p for name, p in model.named_parameters() if p.requires_grad}
+
+
+def forward_losses(
+    model: nn.Module, batch: TokenBatch, loss: LossName
+) -> tuple[Float[Tensor, "record token vocab"], Float[Tensor, " record"]]:
+    """One forward of the batch and its per-record losses.
+
+    Args:
+        model: The causal language model.
+        batch: The records.
+        loss: Which per-record loss.
+
+    Returns:
+        Logits and losses, attached to the graph.
+    """
+    logits = model(
+        input_ids=batch.input_ids,
+        attention_mask=batch.attention_mask,
+        position_ids=batch.position_ids,
+        use_cache=False,
+    ).logits
+    return logits, record_losses(logits, batch.labels, loss=loss)
+
+
+@final
+class HookGradients(GradientEngine):
+    """One backward pass; each trainable linear layer's input and output gradient give the rest.
+
+    A record's contribution is a product over its own real rows, so neither batch size nor padding
+    changes the shape of that product. Parameters used twice, or shared by two layers, accumulate.
+    """
+
+    name = "hooks"
+
+    def compute(self, model: nn.Module, batch: TokenBatch, *, loss: LossName) -> RecordGradients:
+        """Run forward and backward under hooks."""
+        parameters = trainable(model)
+        layers = _linear_owners(model, parameters)
+        collected = {
+            name: torch.zeros(batch.n_records, *p.shape, dtype=p.dtype, device=p.device)
+            for name, p in parameters.items()
+        }
+        rows = [mask.nonzero().flatten() for mask in batch.attention_mask]
+        handles = [
+            layer.register_forward_hook(_collector(names, collected, rows))
+            for layer, names in layers.items()
+        ]
+        try:
+            logits, losses = forward_losses(model, batch, loss)
+            summed = _backward(losses.sum(), list(parameters.values()))
+        finally:
+            for handle in handles:
+                handle.remove()
+        return RecordGradients(
+            gradients=torch.cat([collected[name].flatten(1) for name in parameters], dim=1),
+            losses=losses.detach(),
+            logits=logits.detach(),
+            batch_gradient=summed,
+        )
+
+
+@final
+class LoopGradients(GradientEngine):
+    """One backward per record on the same realised forward. Slow, and obviously right."""
+
+    name = "loop"
+
+    def compute(self, model: nn.Module, batch: TokenBatch, *, loss: LossName) -> RecordGradients:
+        """Differentiate each record's loss in turn, then their sum."""
+        parameters = list(trainable(model).values())
+        logits, losses = forward_losses(model, batch, loss)
+        rows = [_backward(one, parameters, retain_graph=True) for one in losses]
+        return RecordGradients(
+            gradients=torch.stack(rows),
+            losses=losses.detach(),
+            logits=logits.detach(),
+            batch_gradient=_backward(losses.sum(), parameters),
+        )
+
+
+def weighted_gradients(
+    model: nn.Module,
+    batch: TokenBatch,
+    weights: Float[Tensor, "combination record"],
+    *,
+    loss: LossName,
+) -> Float[Tensor, "combination param"]:
+    r"""Gradients of :math:`\sum_r w_{kr} \ell_r` by plain autograd, on one realised forward.
+
+    The independent oracle of a per-record engine: a few combinations check all records at once.
+
+    Args:
+        model: The causal language model.
+        batch: The records.
+        weights: One row per combination.
+        loss: Which per-record loss.
+
+    Returns:
+        One flattened gradient per combination.
+    """
+    parameters = list(trainable(model).values())
+    _, losses = forward_losses(model, batch, loss)
+    sums = weights.to(losses) @ losses
+    return torch.stack([_backward(one, parameters, retain_graph=True) for one in sums])
+
+
+@final
+class FuncGradients(GradientEngine):
+    """torch.func: every record is differentiated by itself, all of them in one vmapped call."""
+
+    name = "func"
+
+    def compute(self, model: nn.Module, batch: TokenBatch, *, loss: LossName) -> RecordGradients:
+        """Vectorise the single-record gradient over the batch."""
+        if loss != "record_mean":
+            raise ModelError(
+                f"the func engine computes each record by itself, got loss={loss!r};"
+                " choose record_mean, or the hooks engine."
+            )
+        parameters = trainable(model)
+        values = {name: p.detach() for name, p in parameters.items()}
+        one = _single_record(model)
+        gradients, (losses, logits) = torch.func.vmap(
+            torch.func.grad(one, has_aux=True), in_dims=(None, 0, 0, 0, 0)
+        )(
+            values,
+            batch.input_ids,
+            batch.attention_mask,
+            batch.position_ids,
+            batch.labels,
+        )
+        flat = torch.cat([gradients[name].flatten(1) for name in parameters], dim=1)
+        return RecordGradients(
+            gradients=flat, losses=losses, logits=logits, batch_gradient=flat.sum(dim=0)
+        )
+
+
+ENGINES: dict[str, type[GradientEngine]] = {
+    engine.name: engine for engine in (HookGradients, FuncGradients, LoopGradients)
+}
+
+
+def _single_record(model: nn.Module) -> Callable[..., tuple[Tensor, tuple[Tensor, Tensor]]]:
+    """The loss of one record as a function of the trainable values."""
+
+    def one(
+        values: dict[str, Tensor], tokens: Tensor, mask: Tensor, positions: Tensor, labels: Tensor
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        inputs = {
+            "input_ids": tokens.unsqueeze(0),
+            "attention_mask": mask.unsqueeze(0),
+            "position_ids": positions.unsqueeze(0),
+            "use_cache": False,
+        }
+        logits = torch.func.functional_call(model, values, args=(), kwargs=inputs).logits
+        loss = record_losses(logits, labels.unsqueeze(0))[0]
+        return loss, (loss.detach(), logits[0].detach())
+
+    return one
+
+
+def _backward(
+    loss: Tensor, parameters: list[nn.Parameter], *, retain_graph: bool = False
+) -> Float[Tensor, " param"]:
+    """The flattened gradient of a scalar; parameters that it does not reach count as 0."""
+    found = torch.autograd.grad(loss, parameters, retain_graph=retain_graph, allow_unused=True)
+    return torch.cat(
+        [
+            torch.zeros_like(p).flatten() if g is None else g.flatten()
+            for p, g in zip(parameters, found, strict=True)
+        ]
+    )
+
+
+def _linear_owners(
+    model: nn.Module, parameters: dict[str, nn.Parameter]
+) -> dict[nn.Linear, dict[str, str]]:
+    """Each linear layer with trainable tensors: attribute to the parameter's name."""
+    names = {id(p): name for name, p in parameters.items()}
+    owners: dict[nn.Linear, dict[str, str]] = {}
+    covered: set[str] = set()
+    for module in model.modules():
+        for attribute, parameter in module.named_parameters(recurse=False):
+            if id(parameter) not in names:
+                continue
+            name = names[id(parameter)]
+            if not isinstance(module, nn.Linear):
+                raise ModelError(
+                    f"the hooks engine covers trainable linear layers only, got {name} in a"
+                    f" {type(module).__name__}; use the func or the loop engine."
+                )
+            owners.setdefault(module, {})[attribute] = name
+            covered.add(name)
+    if covered != set(parameters) or not parameters:
+        missing = sorted(set(parameters) - covered) or ["any trainable parameter"]
+        raise ModelError(f"no layer found for {missing[0]}; nothing would be differentiated.")
+    return owners
+
+
+def _collector(
+    names: dict[str, str], collected: dict[str, Tensor], rows: list[Tensor]
+) -> Callable[[nn.Module, tuple[Tensor, ...], Tensor], None]:
+    """A forward hook that adds a layer's per-record gradients during the backward pass."""
+
+    def hook(module: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> None:
+        inputs = args[0].detach()
+        if output.dim() != 3:
+            raise ModelError(
+                f"{type(module).__name__} must see [record, token, hidden], got"
+                f" {tuple(output.shape)}; use the loop engine."
+            )
+
+        def collect(gradient: Tensor) -> None:
+            for record, real in enumerate(rows):
+                upstream = gradient[record, real]
+                if "weight" in names:
+                    collected[names["weight"]][record] += upstream.t() @ inputs[record, real]
+                if "bias" in names:
+                    collected[names["bias"]][record] += upstream.sum(dim=0)
+
+        output.register_hook(collect)
+
+    return hook
