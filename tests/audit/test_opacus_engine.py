@@ -16,8 +16,9 @@ from insular.errors import MissingDependencyError, SubjectError
 from insular.models.lora import add_lora, trainable_names
 from insular.models.spec import LoraSpec
 from insular.models.structure import block_linears
-from insular.precision.policy import apply_precision, quiet_bitsandbytes
+from insular.precision.policy import apply_precision
 from insular.precision.spec import PrecisionSpec
+from insular.precision.stock import quiet_bitsandbytes
 from insular.records.batches import TokenBatch, collate
 from insular.records.tokens import TokenisedRecord
 from insular.training.gradients import HookGradients, LoopGradients, forward_losses

@@ -96,10 +96,14 @@ class Influence:
 @final
 @dataclass(frozen=True, kw_only=True)
 class FirstDifference:
-    """The earliest place where a record's computation parts from its base run."""
+    """The earliest place where a record's computation parts from its base run.
+
+    On axes that change a shape, the earliest that rounding does not explain, if there is one.
+    """
 
     module: str
-    """Qualified name of the module."""
+    """Qualified name of the module whose output differs (or, marked so, its input). Backward: whose
+    output's gradient differs; the cause lies between it and the end of the model."""
     phase: Literal["forward", "backward"]
     """In which pass."""
     relative: float

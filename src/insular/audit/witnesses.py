@@ -14,7 +14,7 @@ from insular.audit.witness_arms import Arm, witness_arms
 from insular.audit.witness_results import Relation, Witness, WitnessCase, WitnessResult
 from insular.audit.witness_runs import CLIP_NORM, COMMON, LOUD, QUIET, common_record, run_batch
 from insular.errors import InvalidArgumentError
-from insular.precision.policy import quiet_bitsandbytes
+from insular.precision.stock import quiet_bitsandbytes
 
 PUBLISHED: dict[tuple[Witness, Relation], float] = {
     ("operator", "replace"): 7.0,

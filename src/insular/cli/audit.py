@@ -5,7 +5,6 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import click
 import typer
 
 from insular.cli.output import JSON_HELP, print_json
@@ -118,7 +117,7 @@ def _run(spec: AuditSpec, out: Path | None, *, workers: int, json: str, quiet: b
     if not print_json(result, json):
         console = results_console()
         for block in summary_blocks(isolation_summary(result, run_folder=str(folder))):
-            console.print(block)
+            console.print(block, soft_wrap=isinstance(block, str))  # a command must not break
         console.print(f"Page:   {folder / PAGE}", soft_wrap=True)
     return result.exit_code
 
@@ -140,7 +139,8 @@ def _spec(given: dict[str, Any], typed: set[str], config: Path | None) -> AuditS
 
 def _was_typed(context: typer.Context, name: str) -> bool:
     """Whether an option was given on the command line."""
-    return context.get_parameter_source(name) == click.core.ParameterSource.COMMANDLINE
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def _names(value: str) -> tuple[str, ...]:

@@ -3,13 +3,13 @@
 from typing import Any, Self, TypeVar, final
 
 import torch
-from bitsandbytes.nn.modules import Int8Params, Linear4bit, Linear8bitLt, Params4bit
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from insular.precision.outliers import OutlierRule
 from insular.precision.ownership import RowOwnership
 from insular.precision.product import Int8Weight, int8_product, quantise_weight
+from insular.precision.stock import Int8Params, Linear4bit, Linear8bitLt, Params4bit
 
 LayerT = TypeVar("LayerT", bound=nn.Linear)
 

@@ -1,13 +1,10 @@
 """Apply a precision spec to a model: replace its linear layers and list what was replaced."""
 
-import logging
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, final
 
 import torch
-from bitsandbytes.nn.modules import Linear8bitLt
 from torch import Tensor, nn
 
 from insular.errors import InvalidArgumentError, ModelError
@@ -23,6 +20,7 @@ from insular.precision.outliers import (
 )
 from insular.precision.ownership import RowOwnership, announce_masks
 from insular.precision.spec import PrecisionSpec
+from insular.precision.stock import Linear8bitLt
 
 
 @final
@@ -154,20 +152,8 @@ def calibrate_outliers(
     return found
 
 
-@contextmanager
-def quiet_bitsandbytes() -> Iterator[None]:
-    """Silence bitsandbytes' note, at each call, that activations are cast to float16."""
-    logger = logging.getLogger("bitsandbytes")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
-
-
 def _check_frozen(name: str, layer: nn.Module) -> None:
-    """Refuse a layer that learns."""
+    """Refuse a trainable layer."""
     if any(parameter.requires_grad for parameter in layer.parameters()):
         raise InvalidArgumentError(
             f"layer {name} must be frozen to be replaced, got a trainable one;"
@@ -176,22 +162,18 @@ def _check_frozen(name: str, layer: nn.Module) -> None:
 
 
 def _check_replaceable(
-    name: str,
-    layer: nn.Module,
-    *,
-    spec: PrecisionSpec,
-    calibration: Mapping[str, Tensor] | None,
+    name: str, layer: nn.Module, *, spec: PrecisionSpec, calibration: Mapping[str, Tensor] | None
 ) -> None:
-    """Refuse a layer of unknown kind, or one without the columns that its rule needs."""
+    """Refuse what is no float linear layer, or lacks its calibrated columns."""
     weight = getattr(layer, "weight", None)
     if not isinstance(weight, Tensor) or weight.dim() != 2 or not weight.is_floating_point():
         raise ModelError(
             f"layer {name} must be a linear layer in floating point, got {type(layer).__name__}."
         )
-    needs_columns = spec.backbone == "int8" and spec.outlier_rule == "calibrated"
-    if needs_columns and name not in (calibration or {}):
+    calibrated = spec.backbone == "int8" and spec.outlier_rule == "calibrated"
+    if calibrated and (calibration is None or name not in calibration):
         raise InvalidArgumentError(
-            f"calibration must hold columns for every layer under the calibrated rule, got none"
+            "calibration must hold columns for every layer under the calibrated rule, got none"
             f" for {name}; run calibrate_outliers on public text first."
         )
 

@@ -51,7 +51,7 @@ def run_arm(
 
     from insular.audit.isolation import audit_isolation
     from insular.audit.spec import IsolationSpec
-    from insular.precision.policy import quiet_bitsandbytes
+    from insular.precision.stock import quiet_bitsandbytes
     from insular.recipes.stacks import build_stack, clipping_stabiliser
 
     torch.set_num_threads(spec.threads)

@@ -9,7 +9,8 @@ from insular.audit.results import ArmResult, AuditResult, CaseResult, ExecutionP
 from insular.errors import EvidenceError
 from insular.evidence import RunStore
 from insular.recipes.arm import ArmOutput
-from insular.recipes.isolation import KIND, RESULT, callable_arm, prepare_inputs, read_spec
+from insular.recipes.inputs import prepare_inputs
+from insular.recipes.isolation import KIND, RESULT, callable_arm, read_spec
 from insular.recipes.parallel import run_parallel
 
 

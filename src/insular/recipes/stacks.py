@@ -7,11 +7,11 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import cast, final
 
 import torch
-from bitsandbytes.nn.modules import Linear4bit, Linear8bitLt
 from torch import Tensor, nn
 
+from insular.audit.model_subject import Engine, ModelSubject
 from insular.audit.opacus_engine import OpacusGradients
-from insular.audit.subjects import Engine, ModelSubject, SubjectFacts
+from insular.audit.subjects import SubjectFacts
 from insular.models.loading import Decoder, load_decoder
 from insular.models.lora import add_lora
 from insular.models.spec import LoraSpec
@@ -25,6 +25,7 @@ from insular.precision.policy import (
     set_layer_modes,
 )
 from insular.precision.spec import PrecisionSpec
+from insular.precision.stock import Linear4bit, Linear8bitLt
 from insular.recipes.spec import AuditSpec, StackName
 from insular.recipes.text import check_context, choose_records
 from insular.records import read_packaged

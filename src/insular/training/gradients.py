@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from insular.errors import ModelError
 from insular.records.batches import TokenBatch
+from insular.training._hooks import check_reached, collector, linear_owners
 from insular.training.losses import LossName, record_losses
 
 
@@ -102,15 +103,15 @@ class HookGradients(GradientEngine):
 
     def compute(self, model: nn.Module, batch: TokenBatch, *, loss: LossName) -> RecordGradients:
         """Run forward and backward under hooks."""
-        parameters = trainable(model)
-        layers = _linear_owners(model, parameters)
+        parameters = _some_trainable(model)
+        layers = linear_owners(model, parameters)
         collected = {
             name: torch.zeros(batch.n_records, *p.shape, dtype=p.dtype, device=p.device)
             for name, p in parameters.items()
         }
         rows = [mask.nonzero().flatten() for mask in batch.attention_mask]
         handles = [
-            layer.register_forward_hook(_collector(names, collected, rows))
+            layer.register_forward_hook(collector(names, collected, rows))
             for layer, names in layers.items()
         ]
         try:
@@ -119,6 +120,7 @@ class HookGradients(GradientEngine):
         finally:
             for handle in handles:
                 handle.remove()
+        check_reached(collected, summed)
         return RecordGradients(
             gradients=torch.cat([collected[name].flatten(1) for name in parameters], dim=1),
             losses=losses.detach(),
@@ -135,7 +137,7 @@ class LoopGradients(GradientEngine):
 
     def compute(self, model: nn.Module, batch: TokenBatch, *, loss: LossName) -> RecordGradients:
         """Differentiate each record's loss in turn, then their sum."""
-        parameters = list(trainable(model).values())
+        parameters = list(_some_trainable(model).values())
         logits, losses = forward_losses(model, batch, loss)
         rows = [_backward(one, parameters, retain_graph=True) for one in losses]
         return RecordGradients(
@@ -165,8 +167,11 @@ def weighted_gradients(
 
     Returns:
         One flattened gradient per combination.
+
+    Raises:
+        ModelError: If nothing is trainable.
     """
-    parameters = list(trainable(model).values())
+    parameters = list(_some_trainable(model).values())
     _, losses = forward_losses(model, batch, loss)
     sums = weights.to(losses) @ losses
     return torch.stack([_backward(one, parameters, retain_graph=True) for one in sums])
@@ -185,7 +190,7 @@ class FuncGradients(GradientEngine):
                 f"the func engine computes each record by itself, got loss={loss!r};"
                 " choose record_mean, or the hooks engine."
             )
-        parameters = trainable(model)
+        parameters = _some_trainable(model)
         values = {name: p.detach() for name, p in parameters.items()}
         one = _single_record(model)
         gradients, (losses, logits) = torch.func.vmap(
@@ -206,6 +211,16 @@ class FuncGradients(GradientEngine):
 ENGINES: dict[str, type[GradientEngine]] = {
     engine.name: engine for engine in (HookGradients, FuncGradients, LoopGradients)
 }
+
+
+def _some_trainable(model: nn.Module) -> dict[str, nn.Parameter]:
+    """The trainable parameters, of which there must be one."""
+    parameters = trainable(model)
+    if not parameters:
+        raise ModelError(
+            f"{type(model).__name__} has no trainable parameter; add adapters or unfreeze a layer."
+        )
+    return parameters
 
 
 def _single_record(model: nn.Module) -> Callable[..., tuple[Tensor, tuple[Tensor, Tensor]]]:
@@ -238,54 +253,3 @@ def _backward(
             for p, g in zip(parameters, found, strict=True)
         ]
     )
-
-
-def _linear_owners(
-    model: nn.Module, parameters: dict[str, nn.Parameter]
-) -> dict[nn.Linear, dict[str, str]]:
-    """Each linear layer with trainable tensors: attribute to the parameter's name."""
-    names = {id(p): name for name, p in parameters.items()}
-    owners: dict[nn.Linear, dict[str, str]] = {}
-    covered: set[str] = set()
-    for module in model.modules():
-        for attribute, parameter in module.named_parameters(recurse=False):
-            if id(parameter) not in names:
-                continue
-            name = names[id(parameter)]
-            if not isinstance(module, nn.Linear):
-                raise ModelError(
-                    f"the hooks engine covers trainable linear layers only, got {name} in a"
-                    f" {type(module).__name__}; use the func or the loop engine."
-                )
-            owners.setdefault(module, {})[attribute] = name
-            covered.add(name)
-    if covered != set(parameters) or not parameters:
-        missing = sorted(set(parameters) - covered) or ["any trainable parameter"]
-        raise ModelError(f"no layer found for {missing[0]}; nothing would be differentiated.")
-    return owners
-
-
-def _collector(
-    names: dict[str, str], collected: dict[str, Tensor], rows: list[Tensor]
-) -> Callable[[nn.Module, tuple[Tensor, ...], Tensor], None]:
-    """A forward hook that adds a layer's per-record gradients during the backward pass."""
-
-    def hook(module: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> None:
-        inputs = args[0].detach()
-        if output.dim() != 3:
-            raise ModelError(
-                f"{type(module).__name__} must see [record, token, hidden], got"
-                f" {tuple(output.shape)}; use the loop engine."
-            )
-
-        def collect(gradient: Tensor) -> None:
-            for record, real in enumerate(rows):
-                upstream = gradient[record, real]
-                if "weight" in names:
-                    collected[names["weight"]][record] += upstream.t() @ inputs[record, real]
-                if "bias" in names:
-                    collected[names["bias"]][record] += upstream.sum(dim=0)
-
-        output.register_hook(collect)
-
-    return hook

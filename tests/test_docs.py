@@ -1,0 +1,86 @@
+"""Documents that cannot drift: commands, options, stacks, modules and examples are checked."""
+
+import re
+from pathlib import Path
+
+import pytest
+import typer.main
+
+import insular
+from insular.cli.app import app
+from insular.recipes.spec import STACKS
+from recipes.tiny_run import tickets, tiny_folder
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+COMMANDS = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
+ISOLATION = (ROOT / "docs" / "isolation.md").read_text(encoding="utf-8")
+
+
+def test_every_command_and_option_is_documented() -> None:
+    group = typer.main.get_command(app)
+    for name, command in group.commands.items():  # type: ignore[attr-defined]
+        assert f"## `insular {name}" in COMMANDS, name
+        assert command.help, name
+        for parameter in command.params:
+            for option in parameter.opts:
+                if option.startswith("--") and option != "--help":
+                    assert f"`{option}`" in COMMANDS, (name, option)
+
+
+def test_every_stack_is_documented_with_its_line() -> None:
+    for name, line in STACKS.items():
+        assert f"| `{name}` | {line} |" in ISOLATION
+
+
+def test_the_file_map_matches_the_tree() -> None:
+    package = Path(insular.__file__).parent
+    folders = {
+        path.name for path in package.iterdir() if path.is_dir() and path.name != "__pycache__"
+    }
+    section = README.split("## File map")[1].split("## Links")[0]
+    named = set(re.findall(r"`(\w+)/`", section)) - {"benchmarks", "tests"}
+    assert named == folders
+
+
+def test_relative_links_lead_somewhere() -> None:
+    for document in [ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")]:
+        for target in re.findall(r"\]\(([^)#]+)\)", document.read_text(encoding="utf-8")):
+            if not target.startswith("http"):
+                assert (document.parent / target).exists(), (document.name, target)
+
+
+def test_the_readmes_subject_is_audited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from insular.recipes.isolation import audit_stack
+    from insular.recipes.spec import AuditSpec
+
+    example = re.search(r"<!-- example: (\w+)\.py -->\n```python\n(.*?)```", README, re.DOTALL)
+    assert example is not None
+    assert sum(bool(line.strip()) for line in example[2].splitlines()) <= 10
+    (tmp_path / "readme_subject.py").write_text(example[2])
+    monkeypatch.syspath_prepend(str(tmp_path))
+    spec = AuditSpec(
+        subject="readme_subject:make_subject",
+        text=str(tickets(tmp_path / "t.jsonl")),
+        batch=4,
+        tokens=16,
+    )
+    assert audit_stack(spec, tmp_path / "run", command=()).verdict == "coupled"
+
+
+def test_the_example_in_isolation_md_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = re.search(r"<!-- run -->\n```python\n(.*?)```", ISOLATION, re.DOTALL)
+    assert code is not None
+    source = code[1]
+    for word, path in (
+        ("MODEL", tiny_folder(tmp_path / "model")),
+        ("TICKETS", tickets(tmp_path / "t.jsonl")),
+        ("RUN", tmp_path / "run"),
+    ):
+        source = source.replace(f'"{word}"', repr(str(path)))
+    exec(compile(source, "isolation.md", "exec"), {})
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0] == "coupled"
+    assert printed[2] == "['record-owned']"
