@@ -39,7 +39,7 @@ def test_the_file_map_matches_the_tree() -> None:
         path.name for path in package.iterdir() if path.is_dir() and path.name != "__pycache__"
     }
     section = README.split("## File map")[1].split("## Links")[0]
-    named = set(re.findall(r"`(\w+)/`", section)) - {"benchmarks", "tests"}
+    named = set(re.findall(r"`(\w+)/`", section)) - {"benchmarks", "examples", "tests"}
     assert named == folders
 
 

@@ -164,6 +164,7 @@ def arm(
             loss="sum over the record's tokens, divided by its own token count",
             sampler="none: the audit chooses the batch",
             clipping="min(1, C / (|g| + 1e-06))",
+            clip_norm=1.0,
         ),
         checks=checks,
         axes=_axes(cases, coupled=coupled, forward=forward),

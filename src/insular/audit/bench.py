@@ -52,6 +52,7 @@ class Bench:
         self.step_seconds: list[float] = []
         self.counterexample: dict[str, np.ndarray] = {}
         self._worst: tuple[float, ...] = ()
+        self._base_trace: tuple[int, Trace] | None = None
         self.trace = OperatorTrace()
         progress("base batch")
         with self.trace:
@@ -138,7 +139,10 @@ class Bench:
         self.progress(f"locating {case.name}")
         before = self.ids.index(influence.record)
         after = dict(case.kept)[before]
-        base = self._traced(model, self.records, self.width, before)
+        if self._base_trace is None or self._base_trace[0] != before:
+            trace = self._traced(model, self.records, self.width, before)
+            self._base_trace = (before, trace)
+        base = self._base_trace[1]
         pin = None if case.axis in EQUAL_SHAPE_AXES else base
         other = self._traced(model, case.records, case.width, after, pin=pin)
         return first_difference(base, other)

@@ -60,6 +60,7 @@ def subject_manifest(bench: Bench) -> SubjectManifest:
         loss=bench.facts.loss,
         sampler=bench.facts.sampler,
         clipping=bench.facts.clipping,
+        clip_norm=bench.spec.clip_norm,
     )
 
 

@@ -128,6 +128,26 @@ def opacus_hooks(model: nn.Module) -> Iterator[nn.Module]:
             wrapped.to_standard_module()
 
 
+@contextmanager
+def hooks_disabled(wrapped: nn.Module) -> Iterator[None]:
+    """Let autograd pass through a ``GradSampleModule`` without per-record gradients.
+
+    Args:
+        wrapped: The module that ``make_private`` returned.
+
+    Yields:
+        Nothing.
+    """
+    switch: Any = wrapped
+    switch.disable_hooks()
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Full backward hook is firing")
+            yield
+    finally:
+        switch.enable_hooks()
+
+
 def opacus_backward(wrapped: nn.Module, losses: Float[Tensor, " record"]) -> float:
     """Run the backward pass in the reduction that the wrapper was told.
 

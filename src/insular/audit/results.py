@@ -60,7 +60,9 @@ class SubjectManifest:
     sampler: str
     """How the batch was drawn."""
     clipping: str
-    """Formula that clipped, with its bound and stabiliser."""
+    """Formula that clipped."""
+    clip_norm: float
+    """Bound C of the clipped gradients, in gradient units."""
 
 
 @final

@@ -53,6 +53,10 @@ class SubjectFacts:
     """How the batch was drawn."""
     clipping: str = "min(1, C / |g|), applied by the audit"
     """Formula that clips."""
+    clip_norm: float | None = None
+    """Bound C of the stack's own clipping, or None where the audit chooses it."""
+    stabiliser: float = 0.0
+    """What the stack's own clipping adds to each norm."""
     physical_batch: int = 0
     """Largest number of records in one forward; 0 for as many as the batch has."""
     versions: dict[str, str] = field(default_factory=dict)

@@ -3,14 +3,17 @@
 import importlib
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, final
 
 from insular.errors import InsularError, SubjectError
 from insular.evidence import InputFact
 from insular.recipes.spec import AuditSpec
 from insular.recipes.text import AuditText, check_context, choose_records, load_corpus
+
+if TYPE_CHECKING:
+    from insular.audit.subjects import Subject
 
 CHARACTERS_A_TOKEN = 4
 """Length of a text under test for each of ``tokens``, where the subject takes texts."""
@@ -19,8 +22,23 @@ Progress = Callable[[str, str], None]
 """Called with the name of an arm and a short line."""
 
 
-def load_subject(path: str) -> Callable[..., Any]:
-    """The callable that ``module:factory`` names; the factory takes nothing and returns it.
+@final
+@dataclass(frozen=True, kw_only=True)
+class AuditInputs:
+    """What an audit read."""
+
+    text: AuditText
+    """Base batch and spares."""
+    facts: tuple[InputFact, ...]
+    """Names and digests, for the manifest."""
+    decode: Callable[[Sequence[int]], str]
+    """Tokens back to text."""
+    under_test: "Callable[..., Any] | Subject | None"
+    """The callable or subject that ``spec.subject`` names, or None."""
+
+
+def load_subject(path: str) -> "Callable[..., Any] | Subject":
+    """What ``module:factory`` names: the factory takes nothing and returns a callable or a subject.
 
     The current folder is searched first, as with ``python -m``.
 
@@ -28,7 +46,7 @@ def load_subject(path: str) -> Callable[..., Any]:
         path: ``module:factory``.
 
     Returns:
-        The callable under test.
+        The callable, or the :class:`~insular.audit.subjects.Subject`, under test.
 
     Raises:
         SubjectError: If there is no such module or factory, or it fails.
@@ -57,24 +75,28 @@ def load_subject(path: str) -> Callable[..., Any]:
         ) from error
 
 
-def prepare_inputs(
-    spec: AuditSpec, report: Progress
-) -> tuple[AuditText, tuple[InputFact, ...], Callable[[Sequence[int]], str]]:
-    """Read and tokenise what an audit needs.
+def prepare_inputs(spec: AuditSpec, report: Progress) -> AuditInputs:
+    """Read and tokenise what an audit needs, and load what is under test.
 
     Args:
-        spec: Names text and model.
+        spec: Names text, model and subject.
         report: Called with a line before long steps.
 
     Returns:
-        The records, facts on what was read, and a function from tokens back to text.
+        The inputs.
     """
     report("", f"reading {spec.text}")
     corpus = load_corpus(spec, progress=lambda line: report("", line))
-    if spec.subject and _takes_texts(spec.subject):
+    under_test = load_subject(spec.subject) if spec.subject else None
+    if under_test is not None and _takes_texts(under_test, spec.subject):
         in_characters = replace(spec, tokens=CHARACTERS_A_TOKEN * spec.tokens)
         text = choose_records(corpus, lambda value: [ord(c) for c in value], in_characters)
-        return text, (text.fact,), lambda tokens: "".join(chr(t) for t in tokens)
+        return AuditInputs(
+            text=text,
+            facts=(text.fact,),
+            decode=lambda tokens: "".join(chr(t) for t in tokens),
+            under_test=under_test,
+        )
     from insular.models.loading import load_decoder
 
     report("", f"loading {spec.model}")
@@ -83,11 +105,17 @@ def prepare_inputs(
     text = choose_records(corpus, decoder.encode, spec)
     model = InputFact(name="model", source=spec.model, sha256=decoder.digest)
     tokenizer = decoder.tokenizer  # only this is kept: the workers load the weights themselves
-    return text, (text.fact, model), lambda tokens: tokenizer.decode(list(tokens))
+    return AuditInputs(
+        text=text,
+        facts=(text.fact, model),
+        decode=lambda tokens: tokenizer.decode(list(tokens)),
+        under_test=under_test,
+    )
 
 
-def _takes_texts(path: str) -> bool:
-    """Whether a callable under test takes texts rather than tokens."""
+def _takes_texts(under_test: "Callable[..., Any] | Subject", name: str) -> bool:
+    """Whether what is under test takes texts rather than tokens."""
     from insular.audit.callable_subject import parameter_kind
+    from insular.audit.subjects import Subject
 
-    return parameter_kind(load_subject(path), name=path) == "texts"
+    return not isinstance(under_test, Subject) and parameter_kind(under_test, name=name) == "texts"

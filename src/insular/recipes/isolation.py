@@ -1,6 +1,6 @@
 """``insular audit``: audit a stack and its repairs, write evidence as it comes, render the page."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +17,7 @@ from insular.evidence import (
     to_toml,
 )
 from insular.recipes.arm import ArmOutput
-from insular.recipes.inputs import Progress, load_subject, prepare_inputs
+from insular.recipes.inputs import AuditInputs, Progress, prepare_inputs
 from insular.recipes.isolation_page import isolation_page
 from insular.recipes.parallel import run_parallel
 from insular.recipes.spec import AuditSpec
@@ -27,6 +27,8 @@ from insular.reports.page import render
 KIND = "audit.isolation"
 SPEC_FILE = "run.toml"
 RESULT = "results"
+SLOW_ARMS = ("llm-int8", "singleton")
+"""Arms that start first, so that workers end together."""
 PAGE = "report.html"
 
 
@@ -59,20 +61,20 @@ def audit_stack(
         The result.
     """
     report = progress or _silent
-    text, facts, decode = prepare_inputs(spec, report)
-    store = _open(spec, out, command=command, inputs=facts)
+    inputs = prepare_inputs(spec, report)
+    store = _open(spec, out, command=command, inputs=inputs.facts)
     with _status(store):
         if spec.subject:
-            output = callable_arm(spec, text, decode, report)
+            output = subject_arm(spec, inputs, report)
             _write_arm(store, "subject", output)
             arms = [output.result]
         else:
-            arms = _built_arms(spec, store, text, workers=workers, progress=report)
+            arms = _built_arms(spec, store, inputs.text, workers=workers, progress=report)
         result = AuditResult(
             subject=arms[0],
             repairs=tuple(arms[1:]),
-            record_ids=tuple(record.id for record in text.base),
-            clip_norm=spec.clip_norm,
+            record_ids=tuple(record.id for record in inputs.text.base),
+            clip_norm=arms[0].manifest.clip_norm,
         )
         store.write_result(RESULT, result)
         store.finish("complete")
@@ -172,22 +174,17 @@ def _built_arms(
         _write_arm(store, name, output)
         progress(name, "done")
 
+    waiting.sort(key=lambda name: name not in SLOW_ARMS)
     run_parallel(spec, waiting, text, workers=workers, progress=progress, finished=finished)
     return [store.read_result(f"arm-{name}", ArmResult) for name in names]
 
 
-def callable_arm(
-    spec: AuditSpec,
-    text: AuditText,
-    decode: Callable[[Sequence[int]], str],
-    progress: Progress,
-) -> ArmOutput:
-    """Audit a callable in this process.
+def subject_arm(spec: AuditSpec, inputs: AuditInputs, progress: Progress) -> ArmOutput:
+    """Audit a callable, or a subject that the user built, in this process.
 
     Args:
-        spec: Names the callable.
-        text: Base batch and spares.
-        decode: Tokens to text.
+        spec: Names it.
+        inputs: It, and the records.
         progress: Called with a line before each evaluation.
 
     Returns:
@@ -196,17 +193,31 @@ def callable_arm(
     from insular.audit.callable_subject import CallableSubject
     from insular.audit.isolation import audit_isolation
     from insular.audit.spec import IsolationSpec
+    from insular.audit.subjects import Subject
+    from insular.precision.stock import quiet_bitsandbytes
 
+    found = inputs.under_test
+    if isinstance(found, Subject):
+        subject: Subject = found
+    else:
+        assert found is not None
+        subject = CallableSubject(found, name=spec.subject, decode=inputs.decode)
+    own = subject.facts()
     arrays: dict[str, Any] = {}
-    result = audit_isolation(
-        CallableSubject(load_subject(spec.subject), name=spec.subject, decode=decode),
-        text.base,
-        text.spares,
-        width=text.width,
-        spec=IsolationSpec(clip_norm=spec.clip_norm, seed=spec.seed),
-        progress=lambda line: progress(spec.subject, line),
-        keep=arrays.update,
-    )
+    with quiet_bitsandbytes():
+        result = audit_isolation(
+            subject,
+            inputs.text.base,
+            inputs.text.spares,
+            width=inputs.text.width,
+            spec=IsolationSpec(
+                clip_norm=own.clip_norm or spec.clip_norm,
+                stabiliser=own.stabiliser,
+                seed=spec.seed,
+            ),
+            progress=lambda line: progress(spec.subject, line),
+            keep=arrays.update,
+        )
     return ArmOutput(result=result, arrays=arrays)
 
 

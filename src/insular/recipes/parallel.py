@@ -1,6 +1,7 @@
 """Arms side by side in worker processes, with progress from all of them."""
 
 import threading
+import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -52,8 +53,11 @@ def run_parallel(
         listener.start()
         jobs = (delayed(_worker)(spec, stack, text, lines) for stack in stacks)
         pool = Parallel(n_jobs=min(workers, len(stacks)), return_as="generator_unordered")
-        for stack, output in pool(jobs):  # pyright: ignore[reportGeneralTypeIssues]
-            finished(stack, output)
+        with warnings.catch_warnings():
+            # joblib replaces a worker whose memory grew, and says so; an arm is one job, so fine
+            warnings.filterwarnings("ignore", message="A worker stopped while some jobs")
+            for stack, output in pool(jobs):  # pyright: ignore[reportGeneralTypeIssues]
+                finished(stack, output)
         lines.put(None)
         listener.join()
 

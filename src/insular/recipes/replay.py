@@ -10,7 +10,7 @@ from insular.errors import EvidenceError
 from insular.evidence import RunStore
 from insular.recipes.arm import ArmOutput
 from insular.recipes.inputs import prepare_inputs
-from insular.recipes.isolation import KIND, RESULT, callable_arm, read_spec
+from insular.recipes.isolation import KIND, RESULT, read_spec, subject_arm
 from insular.recipes.parallel import run_parallel
 
 
@@ -78,11 +78,10 @@ def replay(
     report = progress or _silent
     spec = read_spec(store)
     recorded = store.read_result(RESULT, AuditResult)
-    text, facts, decode = prepare_inputs(spec, report)
-    if facts != store.manifest.inputs:
-        changed = [
-            now.name for now, then in zip(facts, store.manifest.inputs, strict=False) if now != then
-        ]
+    inputs = prepare_inputs(spec, report)
+    if inputs.facts != store.manifest.inputs:
+        pairs = zip(inputs.facts, store.manifest.inputs, strict=False)
+        changed = [now.name for now, then in pairs if now != then]
         raise EvidenceError(
             f"{run} was made from other inputs: {', '.join(changed) or 'their number'} changed;"
             " restore them to replay."
@@ -95,10 +94,10 @@ def replay(
         report(name, "done")
 
     if spec.subject:
-        finished(recorded.subject.arm, callable_arm(spec, text, decode, report))
+        finished(recorded.subject.arm, subject_arm(spec, inputs, report))
     else:
         names = [arm.arm for arm in arms]
-        run_parallel(spec, names, text, workers=workers, progress=report, finished=finished)
+        run_parallel(spec, names, inputs.text, workers=workers, progress=report, finished=finished)
     return _compare(str(run), arms, again)
 
 

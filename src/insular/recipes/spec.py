@@ -62,7 +62,7 @@ class AuditSpec:
     """Encoding of the file."""
     batch: int = 8
     """Records in the base batch."""
-    tokens: int = 64
+    tokens: int = 48
     """Longest record, in tokens; a longer one is cut, and counted."""
     clip_norm: float = 0.1
     """Bound C of the clipped gradients."""

@@ -170,12 +170,6 @@ def _facts(
     stabiliser: float,
 ) -> SubjectFacts:
     """What the stack is, read from the modules that execute."""
-    modes = Counter(
-        f"{type(module).__name__} {'train' if module.training else 'eval'}"
-        for module in model.modules()
-        if isinstance(module, (Int8Linear, Linear4bit, Linear8bitLt))
-    )
-    layers = ", ".join(f"{name} x {count}" for name, count in sorted(modes.items()))
     embedding = decoder.model.get_input_embeddings().weight
     divisor = "the record's own targets" if spec.loss == "record_mean" else "the batch's targets"
     return SubjectFacts(
@@ -184,12 +178,14 @@ def _facts(
         model_digest=decoder.digest,
         trainable=tuple((name, p.numel()) for name, p in trainable(model).items()),
         replaced=dict(Counter(r.after for r in replaced)),
-        mode="; ".join(filter(None, [f"model {'train' if model.training else 'eval'}", layers])),
+        mode=modes(model),
         dtype=str(embedding.dtype).removeprefix("torch."),
         loss=f"{spec.loss}: next-token loss over {divisor}",
         clipping=f"g min(1, C / (|g| + {stabiliser:g})), C = {spec.clip_norm:g}",
+        clip_norm=spec.clip_norm,
+        stabiliser=stabiliser,
         physical_batch=stack.physical_batch,
-        versions=_versions(),
+        versions=installed_versions(),
         expected_operators=_expected(stack.precision, len(replaced), embedding),
     )
 
@@ -213,8 +209,30 @@ def _expected(precision: PrecisionSpec, n_layers: int, embedding: Tensor) -> dic
     return {"bitsandbytes::int8_mixed_scaled_mm": 0, "bitsandbytes::gemm_4bit": 0}
 
 
-def _versions() -> dict[str, str]:
-    """Installed versions of what computes."""
+def modes(model: nn.Module) -> str:
+    """Training or evaluation mode of a model and of its quantised layers, which may differ.
+
+    Args:
+        model: The model that executes.
+
+    Returns:
+        Such as ``model eval; Linear8bitLt eval x 210``.
+    """
+    layers = Counter(
+        f"{type(module).__name__} {'train' if module.training else 'eval'}"
+        for module in model.modules()
+        if isinstance(module, (Int8Linear, Linear4bit, Linear8bitLt))
+    )
+    parts = [f"{name} x {count}" for name, count in sorted(layers.items())]
+    return "; ".join([f"model {'train' if model.training else 'eval'}", *parts])
+
+
+def installed_versions() -> dict[str, str]:
+    """Installed versions of what computes.
+
+    Returns:
+        Package to version, and what the CPU is capable of.
+    """
     found = {}
     for package in PACKAGES:
         try:

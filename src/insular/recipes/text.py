@@ -7,7 +7,7 @@ from typing import final
 from insular.errors import InvalidArgumentError, RecordError
 from insular.evidence import InputFact
 from insular.recipes.spec import PACKAGED_TEXTS, AuditSpec
-from insular.records import Corpus, TokenisedRecord, read_corpus, read_packaged, tokenise
+from insular.records import Corpus, Record, TokenisedRecord, read_corpus, read_packaged, tokenise
 
 
 @final
@@ -53,8 +53,10 @@ def choose_records(
 ) -> AuditText:
     """Choose a base batch and spares, from different owners where there are enough.
 
-    The first ``2 * batch`` usable records in corpus order are taken, one an owner as far as they
-    reach. The longer half are the spares, so that each can be cut to any base record's length.
+    The first ``16 * batch`` records are looked at, new owners first. Of those with at least half
+    of ``tokens`` (of all, where these do not suffice) the shortest are the base batch, so that its
+    lengths differ and it has padding; the longest are the spares, so that each can be cut to any
+    base record's length.
 
     Guarantees:
         * The same corpus, tokeniser and spec give the same records.
@@ -71,36 +73,31 @@ def choose_records(
     Raises:
         RecordError: If there are too few records.
     """
-    chosen = _first_of_each_owner(corpus, 2 * spec.batch)
+    chosen = _first_of_each_owner(corpus, 16 * spec.batch)
     if len(chosen) < 2 * spec.batch:
         raise RecordError(
             f"an audit of --batch {spec.batch} must have {2 * spec.batch} records (half of them"
             f" are brought in), got {len(chosen)} in {corpus.name}; give more text, or a smaller"
             " --batch."
         )
-    wanted = set(chosen)
-    part = Corpus(
-        name=corpus.name,
-        unit=corpus.unit,
-        records=tuple(record for record in corpus.records if record.id in wanted),
-        source=corpus.source,
-    )
+    part = Corpus(name=corpus.name, unit=corpus.unit, records=tuple(chosen), source=corpus.source)
     tokens = tokenise(part, encode, max_tokens=spec.tokens, min_tokens=4, too_long="truncate")
-    if tokens.n_records < 2 * spec.batch:
+    usable = [r for r in tokens.records if len(r.tokens) >= spec.tokens // 2]
+    if len(usable) < 2 * spec.batch:
+        usable = list(tokens.records)
+    if len(usable) < 2 * spec.batch:
         short = ", ".join(tokens.too_short_ids[:5])
         raise RecordError(
             f"a record must have at least 4 tokens to be audited, got fewer in {short}; leave"
             " such records out of the text."
         )
-    by_length = sorted(range(tokens.n_records), key=lambda i: len(tokens.records[i].tokens))
-    shorter = sorted(by_length[: spec.batch])
-    longer = sorted(by_length[spec.batch :])
-    base = tuple(tokens.records[i] for i in shorter)
+    by_length = sorted(usable, key=lambda record: len(record.tokens))
+    base, spares = tuple(by_length[: spec.batch]), tuple(by_length[-spec.batch :])
     return AuditText(
         base=base,
-        spares=tuple(tokens.records[i] for i in longer),
+        spares=spares,
         width=max(len(record.tokens) for record in base),
-        n_cut=len(tokens.truncated_ids),
+        n_cut=sum(record.lost_tokens > 0 for record in (*base, *spares)),
         fact=InputFact(
             name="text",
             source=spec.text,
@@ -127,13 +124,13 @@ def check_context(spec: AuditSpec, *, context_tokens: int) -> None:
         )
 
 
-def _first_of_each_owner(corpus: Corpus, n_records: int) -> list[str]:
-    """Ids of the first records, new owners first."""
+def _first_of_each_owner(corpus: Corpus, n_records: int) -> list[Record]:
+    """The first records, new owners first."""
     fresh, others, owners = [], [], set()
     for record in corpus.records:
         if record.owner in owners:
-            others.append(record.id)
+            others.append(record)
         else:
             owners.add(record.owner)
-            fresh.append(record.id)
+            fresh.append(record)
     return (fresh + others)[:n_records]
