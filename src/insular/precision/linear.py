@@ -1,6 +1,6 @@
 """Linear layers over a frozen weight: insular's int8 layer, and those of bitsandbytes."""
 
-from typing import Any, Self, TypeVar, final
+from typing import Any, TypeVar, final
 
 import torch
 from jaxtyping import Float
@@ -61,7 +61,7 @@ class Nf4Linear(Linear4bit):
     layer has no behaviour of its own in training mode, so it never leaves it.
     """
 
-    def train(self, mode: bool = True) -> Self:
+    def train(self, mode: bool = True) -> "Nf4Linear":
         """Stay in training mode, whatever ``mode`` says."""
         del mode
         return super().train(True)
