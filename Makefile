@@ -7,8 +7,10 @@ BIN := $(VENV)/bin
 .PHONY: demo test check install install-dev bench format clean
 
 demo: install
-	$(BIN)/insular audit --model smollm2 --stack llm-int8 --out runs/demo --fresh || [ $$? -eq 1 ]
-	@echo "Open runs/demo/report.html"
+	@rm -rf runs/demo
+	@# exit code 1 is the expected verdict: LLM.int8 couples records
+	$(BIN)/insular audit --model smollm2 --stack llm-int8 --out runs/demo || [ $$? -eq 1 ]
+	@echo "Open $(CURDIR)/runs/demo/report.html"
 
 test: install-dev check
 	$(BIN)/pytest

@@ -28,6 +28,19 @@ def test_every_command_and_option_is_documented() -> None:
                     assert f"`{option}`" in COMMANDS, (name, option)
 
 
+def test_every_option_in_the_makefile_and_the_documents_exists() -> None:
+    group = typer.main.get_command(app)
+    known = {
+        name: {option for parameter in command.params for option in parameter.opts}
+        for name, command in group.commands.items()  # type: ignore[attr-defined]
+    }
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    calls = re.findall(r"^[\s$()A-Z/]*insular (\w+)(.*)$", makefile + README, re.MULTILINE)
+    assert len(calls) >= 5
+    for command, rest in calls:
+        assert set(re.findall(r"--[\w-]+", rest)) <= known[command], (command, rest)
+
+
 def test_every_stack_is_documented_with_its_line() -> None:
     for name, line in STACKS.items():
         assert f"| `{name}` | {line} |" in ISOLATION
