@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from insular.audit.results import ArmResult, AuditResult
 from insular.errors import (
@@ -319,3 +320,22 @@ def test_a_spec_reports_all_problems_at_once() -> None:
     message = str(caught.value)
     for part in ("stack must be one of", "batch must be", "clip_norm=0.0", "'magic'"):
         assert part in message
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+def test_on_cuda_the_union_couples_records_in_any_mode(
+    tiny_inputs: AuditSpec, tmp_path: Path
+) -> None:
+    for stack, verdict in (
+        ("llm-int8", "coupled"),
+        ("llm-int8-train", "coupled"),
+        ("threshold-0", "isolated"),
+        ("record-owned", "isolated"),
+        ("nf4", "isolated"),
+        ("bf16", "isolated"),
+    ):
+        spec = replace(tiny_inputs, stack=stack, repairs=(), device="cuda")
+        result = audit_stack(spec, tmp_path / stack, command=())
+        assert result.verdict == verdict, (stack, result.subject.failed_checks)
+        assert result.subject.path.device.startswith("cuda")

@@ -13,7 +13,7 @@ from insular.models.spec import LoraSpec
 from insular.models.structure import block_linears
 from insular.precision.policy import apply_precision
 from insular.precision.spec import BACKBONES, PrecisionSpec
-from insular.records.batches import TokenBatch, collate
+from insular.records.batches import IGNORED_LABEL, TokenBatch, collate
 from insular.records.tokens import TokenisedRecord
 from insular.training.gradients import (
     ENGINES,
@@ -22,7 +22,7 @@ from insular.training.gradients import (
     trainable,
     weighted_gradients,
 )
-from insular.training.losses import IGNORED, LOSSES, LossName
+from insular.training.losses import LOSSES, LossName
 from models.families import FAMILIES, VOCABULARY, tiny
 
 LENGTHS = [9, 4, 12, 2]
@@ -368,7 +368,7 @@ def test_a_record_s_gradient_is_its_own_under_content_swaps(engine: str, side: s
     model, batch = adapted("llama"), batch_of(LENGTHS, side=side)
     swapped = batch.input_ids.clone()
     swapped[1:] = (swapped[1:] + 7) % VOCABULARY
-    labels = swapped.masked_fill(batch.labels == IGNORED, IGNORED)
+    labels = swapped.masked_fill(batch.labels == IGNORED_LABEL, IGNORED_LABEL)
     other = TokenBatch(**vars(batch) | {"input_ids": swapped, "labels": labels})
     mine, theirs = run(engine, model, batch), run(engine, model, other)
     assert torch.equal(mine.gradients[0], theirs.gradients[0])

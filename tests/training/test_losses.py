@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from insular.training.losses import IGNORED, LOSSES, record_losses
+from insular.records.batches import IGNORED_LABEL
+from insular.training.losses import LOSSES, record_losses
 
 
 def logits_and_labels(
@@ -18,7 +19,7 @@ def logits_and_labels(
     logits = torch.randn(n_records, n_tokens, vocab, generator=generator)
     labels = torch.randint(0, vocab, (n_records, n_tokens), generator=generator)
     ignored = torch.rand(n_records, n_tokens, generator=generator) < 0.3
-    return logits, labels.masked_fill(ignored, IGNORED)
+    return logits, labels.masked_fill(ignored, IGNORED_LABEL)
 
 
 def negative_log_probabilities(logits: Tensor, labels: Tensor) -> list[list[float]]:
@@ -28,7 +29,7 @@ def negative_log_probabilities(logits: Tensor, labels: Tensor) -> list[list[floa
         mine = []
         for t in range(1, labels.shape[1]):
             label = int(labels[record, t])
-            if label != IGNORED:
+            if label != IGNORED_LABEL:
                 scores = logits[record, t - 1].double().tolist()
                 log_sum = math.log(sum(math.exp(score) for score in scores))
                 mine.append(log_sum - scores[label])
@@ -51,7 +52,7 @@ def test_losses_equal_the_equations(records: int, tokens: int, seed: int) -> Non
 
 def test_worked_example() -> None:
     """Uniform scores over 4 tokens cost log 4 at each target, whatever the token."""
-    labels = torch.tensor([[1, 2, 3], [1, 2, IGNORED]])
+    labels = torch.tensor([[1, 2, 3], [1, 2, IGNORED_LABEL]])
     logits = torch.zeros(2, 3, 4)
     assert record_losses(logits, labels).tolist() == pytest.approx([math.log(4)] * 2)
     token_mean = record_losses(logits, labels, loss="token_mean")
@@ -88,7 +89,7 @@ def gradient_of(record: int, labels: Tensor, loss: str) -> tuple[float, Tensor]:
 def test_record_mean_reads_that_record_only() -> None:
     _, labels = logits_and_labels(3, 5)
     other = labels.clone()
-    other[1:] = IGNORED
+    other[1:] = IGNORED_LABEL
     value, gradient = gradient_of(0, labels, "record_mean")
     value_2, gradient_2 = gradient_of(0, other, "record_mean")
     assert value == value_2
@@ -99,7 +100,7 @@ def test_record_mean_reads_that_record_only() -> None:
 def test_token_mean_depends_on_how_many_tokens_the_others_have() -> None:
     labels = torch.ones(2, 5, dtype=torch.int64)
     shorter = labels.clone()
-    shorter[1, 2:] = IGNORED
+    shorter[1, 2:] = IGNORED_LABEL
     value, gradient = gradient_of(0, labels, "token_mean")
     value_2, gradient_2 = gradient_of(0, shorter, "token_mean")
     assert value_2 == pytest.approx(value * 8 / 5, rel=1e-6)
@@ -109,7 +110,7 @@ def test_token_mean_depends_on_how_many_tokens_the_others_have() -> None:
 @pytest.mark.parametrize("loss", LOSSES)
 def test_a_record_without_any_target_has_loss_zero_and_no_gradient(loss: str) -> None:
     """A prompt that was cut off before its answer: 0 / 0 must not reach the update."""
-    labels = torch.tensor([[1, 2, IGNORED], [IGNORED] * 3])
+    labels = torch.tensor([[1, 2, IGNORED_LABEL], [IGNORED_LABEL] * 3])
     logits = torch.randn(2, 3, 5, generator=torch.Generator().manual_seed(0)).requires_grad_()
     losses = record_losses(logits, labels, loss=loss)
     (gradient,) = torch.autograd.grad(losses.sum(), logits)
@@ -124,7 +125,7 @@ def test_a_record_without_any_target_has_loss_zero_and_no_gradient(loss: str) ->
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_no_target_anywhere_is_zero(loss: str) -> None:
-    losses = record_losses(torch.randn(2, 3, 5), torch.full((2, 3), IGNORED), loss=loss)
+    losses = record_losses(torch.randn(2, 3, 5), torch.full((2, 3), IGNORED_LABEL), loss=loss)
     assert losses.tolist() == [0.0, 0.0]
 
 

@@ -96,12 +96,11 @@ def audit(
 
 def _run(spec: AuditSpec, out: Path | None, *, workers: int, json: str, quiet: bool) -> int:
     """Run the audit, print it, and give its exit code."""
-    import os
-
     from insular.cli.progress import ArmProgress
     from insular.evidence import default_run_path
     from insular.recipes.isolation import PAGE, audit_stack
     from insular.recipes.isolation_summary import isolation_summary, summary_blocks
+    from insular.recipes.parallel import available_cores
     from insular.reports.terminal import results_console
 
     stem = spec.subject.replace(":", "-") if spec.subject else spec.stack
@@ -111,7 +110,7 @@ def _run(spec: AuditSpec, out: Path | None, *, workers: int, json: str, quiet: b
             spec,
             folder,
             command=tuple(sys.argv),
-            workers=workers or len(os.sched_getaffinity(0)),
+            workers=workers or available_cores(),
             progress=progress,
         )
     if not print_json(result, json):

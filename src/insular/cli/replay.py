@@ -22,10 +22,9 @@ def replay(
     Exit code 0: all the same. 1: not the same, on the same path. 2: the path differs, or the
     evidence cannot be replayed.
     """
-    import os
-
     from insular.cli.audit import N_STEPS
     from insular.cli.progress import ArmProgress
+    from insular.recipes.parallel import available_cores
     from insular.recipes.replay import replay as repeat
     from insular.reports.terminal import results_console, verdict_panel
 
@@ -33,7 +32,7 @@ def replay(
         result = repeat(
             run,
             only_subject=subject_only,
-            workers=workers or len(os.sched_getaffinity(0)),
+            workers=workers or available_cores(),
             progress=progress,
         )
     if not print_json(result, json):

@@ -104,8 +104,16 @@ def headline(result: AuditResult) -> Paragraph:
         case "isolated":
             return _isolated(arm)
     check = arm.result.failed_checks[0]
+    coupled = [finding.axis for finding in arm.result.axes if finding.verdict == "coupled"]
+    seen = (
+        f" All the same, records moved each other ({', '.join(coupled)}): do not take it for"
+        " isolated."
+        if coupled
+        else ""
+    )
     return paragraph(
-        f"This stack could not be audited: the check “{check.name}” failed: {ended(check.detail)}"
+        f"This stack could not be audited: the check “{check.name}” failed:"
+        f" {ended(check.detail)}{seen}"
     )
 
 

@@ -20,7 +20,7 @@ StackName = Literal[
 ]
 STACKS: dict[StackName, str] = {
     "llm-int8": "bitsandbytes LLM.int8, threshold 6, one batch: outliers by the whole batch",
-    "llm-int8-train": "the same layers in training mode, which on CPU is another operator",
+    "llm-int8-train": "the same layers in training mode: on CPU another operator, MatMul8bitFp",
     "threshold-0": "bitsandbytes int8 without an outlier path",
     "record-owned": "insular's int8: outliers by the record that owns the row",
     "token-owned": "insular's int8: outliers by row",

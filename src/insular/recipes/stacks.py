@@ -199,12 +199,11 @@ def _expected(precision: PrecisionSpec, n_layers: int, embedding: Tensor) -> dic
         native = native_int8_matmul(embedding.device, (32, embedding.shape[1]), weight)
         return {"aten::_int_mm[int8]": n_layers} if native else {}
     if precision.backbone == "bitsandbytes-int8":
-        on_cpu = embedding.device.type == "cpu"
-        mixed = 0 if precision.threshold == 0 or (precision.training_mode and on_cpu) else n_layers
-        plain = n_layers if precision.threshold == 0 and not precision.training_mode else 0
+        dequantised = precision.training_mode and embedding.device.type == "cpu"  # MatMul8bitFp
+        calls = 0 if dequantised else n_layers
         return {
-            "bitsandbytes::int8_mixed_scaled_mm": mixed,
-            "bitsandbytes::int8_scaled_mm": plain,
+            "bitsandbytes::int8_mixed_scaled_mm": calls if precision.threshold else 0,
+            "bitsandbytes::int8_scaled_mm": 0 if precision.threshold else calls,
         }
     return {"bitsandbytes::int8_mixed_scaled_mm": 0, "bitsandbytes::gemm_4bit": 0}
 

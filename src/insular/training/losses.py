@@ -6,11 +6,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from insular.records.batches import IGNORED_LABEL
+
 LossName = Literal["record_mean", "token_mean"]
 LOSSES: tuple[LossName, ...] = ("record_mean", "token_mean")
-
-IGNORED = -100
-"""Label of a position without a loss, as in torch and transformers."""
 
 
 def record_losses(
@@ -43,10 +42,10 @@ def record_losses(
     scores = torch.nn.functional.cross_entropy(
         logits[:, :-1].float().flatten(0, 1),
         targets.flatten(),
-        ignore_index=IGNORED,
+        ignore_index=IGNORED_LABEL,
         reduction="none",
     ).view(targets.shape)
-    counts = (targets != IGNORED).sum(dim=1)
+    counts = (targets != IGNORED_LABEL).sum(dim=1)
     if loss == "record_mean":
         return scores.sum(dim=1) / counts.clamp(min=1)
     return scores.sum(dim=1) * (logits.shape[0] / counts.sum().clamp(min=1))
