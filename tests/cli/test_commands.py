@@ -1,6 +1,8 @@
 """The command line as a user meets it: exit codes, one clear line, standard output and error."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -176,6 +178,34 @@ def test_a_full_disk_is_one_clear_line(inputs: tuple[Path, Path], tmp_path: Path
         RunStore.open(place / "run").verify()
     finally:
         subprocess.run(["umount", str(place)], check=True)
+
+
+def test_an_interrupt_is_one_line_and_the_run_goes_on(
+    inputs: tuple[Path, Path], tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    arguments = audit_arguments(inputs, out)
+    arguments[arguments.index("--workers") + 1] = "2"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "insular.cli.app", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.strip().startswith("llm-int8: done"):
+            break
+    os.killpg(process.pid, signal.SIGINT)
+    _, rest = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert rest.strip().splitlines()[-1].startswith("insular: interrupted; ")
+    assert "Traceback" not in rest
+    assert RunStore.open(out).manifest.status == "interrupted"
+    again = insular(*arguments)
+    assert again.returncode == 1, again.stderr
+    assert "llm-int8: done before" in again.stderr
 
 
 def test_help_and_version_need_nothing_heavy() -> None:

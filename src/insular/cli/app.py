@@ -46,11 +46,6 @@ def main() -> None:
     except InsularError as error:
         typer.echo(f"insular: {error}", err=True)
         sys.exit(2)
-    except KeyboardInterrupt:
-        typer.echo(
-            "insular: interrupted; run the same command with the same --out to go on.", err=True
-        )
-        sys.exit(130)
 
 
 if __name__ == "__main__":

@@ -91,20 +91,34 @@ def audit(
     given["lora_targets"] = _names(lora_targets)
     typed = {name for name in given if _was_typed(context, name)}
     spec = _spec(given, typed, config)
-    raise typer.Exit(_run(spec, out, workers=workers, json=json, quiet=quiet))
+    folder = out or _default_folder(spec)
+    try:
+        code = _run(spec, folder, workers=workers, json=json, quiet=quiet)
+    except KeyboardInterrupt:
+        typer.echo(
+            f"insular: interrupted; the same command with --out {folder} goes on from here.",
+            err=True,
+        )
+        code = 130
+    raise typer.Exit(code)
 
 
-def _run(spec: AuditSpec, out: Path | None, *, workers: int, json: str, quiet: bool) -> int:
+def _default_folder(spec: AuditSpec) -> Path:
+    """A new folder under ``runs``, named after what is under test."""
+    from insular.evidence import default_run_path
+
+    stem = spec.subject.replace(":", "-") if spec.subject else spec.stack
+    return default_run_path(Path("runs"), stem)
+
+
+def _run(spec: AuditSpec, folder: Path, *, workers: int, json: str, quiet: bool) -> int:
     """Run the audit, print it, and give its exit code."""
     from insular.cli.progress import ArmProgress
-    from insular.evidence import default_run_path
     from insular.recipes.isolation import PAGE, audit_stack
     from insular.recipes.isolation_summary import isolation_summary, summary_blocks
     from insular.recipes.parallel import available_cores
     from insular.reports.terminal import results_console
 
-    stem = spec.subject.replace(":", "-") if spec.subject else spec.stack
-    folder = out or default_run_path(Path("runs"), stem)
     with ArmProgress(N_STEPS, quiet=quiet) as progress:
         result = audit_stack(
             spec,

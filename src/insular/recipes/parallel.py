@@ -1,5 +1,6 @@
 """Arms side by side in worker processes, with progress from all of them."""
 
+import contextlib
 import os
 import threading
 import warnings
@@ -82,8 +83,9 @@ def _worker(
 
 def _relay(lines: "Queue[tuple[str, str] | None]", progress: Progress) -> None:
     """Hand the workers' lines to the caller's progress until told to stop."""
-    while (item := lines.get()) is not None:
-        progress(*item)
+    with contextlib.suppress(EOFError, OSError):  # an interrupt ends the queue's own process too
+        while (item := lines.get()) is not None:
+            progress(*item)
 
 
 def _tell(progress: Progress, stack: str) -> Callable[[str], None]:
