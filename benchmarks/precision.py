@@ -25,7 +25,7 @@ from insular.precision.stock import quiet_bitsandbytes
 from insular.records import read_packaged
 from insular.records.batches import TokenBatch, collate
 from insular.records.tokens import TokenisedRecord
-from insular.training.losses import record_losses
+from insular.training.gradients import forward_losses
 
 NATIVE = "bitsandbytes batched"
 SPECS: dict[str, PrecisionSpec] = {
@@ -54,24 +54,13 @@ class Arm:
         """Compute the losses."""
         with torch.no_grad():
             for batch in self.batches:
-                losses_of(self.model, batch)
+                forward_losses(self.model, batch, "record_mean")
 
     def backward(self) -> None:
         """Compute the losses and the gradients of the adapters."""
         for batch in self.batches:
-            losses_of(self.model, batch).sum().backward()
+            forward_losses(self.model, batch, "record_mean")[1].sum().backward()
         self.model.zero_grad()
-
-
-def losses_of(model: nn.Module, batch: TokenBatch) -> torch.Tensor:
-    """The records' losses, and so every logit."""
-    logits = model(
-        input_ids=batch.input_ids,
-        attention_mask=batch.attention_mask,
-        position_ids=batch.position_ids,
-        use_cache=False,
-    ).logits
-    return record_losses(logits, batch.labels)
 
 
 def public_batch(decoder: Decoder, *, records: int, tokens: int) -> TokenBatch:

@@ -14,7 +14,7 @@ from insular.audit.spec import IsolationSpec
 from insular.audit.subjects import Subject, SubjectFacts
 from insular.models.lora import add_lora
 from insular.models.spec import LoraSpec
-from insular.models.structure import block_linears, embedding, find_blocks
+from insular.models.structure import block_linears, embedding, find_blocks, trainable
 from insular.precision.policy import apply_precision, calibrate_outliers, set_layer_modes
 from insular.precision.spec import PrecisionSpec
 from insular.precision.stock import Linear8bitLt
@@ -24,7 +24,6 @@ from insular.training.clipping import clip_records
 from insular.training.gradients import (
     GradientEngine,
     HookGradients,
-    trainable,
     weighted_gradients,
 )
 from insular.training.losses import LossName

@@ -13,9 +13,9 @@ from insular.audit.opacus_engine import (
     opacus_hooks,
 )
 from insular.errors import MissingDependencyError, SubjectError
-from insular.models.lora import add_lora, trainable_names
+from insular.models.lora import add_lora
 from insular.models.spec import LoraSpec
-from insular.models.structure import block_linears
+from insular.models.structure import block_linears, trainable
 from insular.precision.policy import apply_precision
 from insular.precision.spec import PrecisionSpec
 from insular.precision.stock import quiet_bitsandbytes
@@ -77,11 +77,11 @@ def test_opacus_equals_independent_autograd_and_hooks(batch, family, backbone, l
 
 def test_coordinates_follow_the_order_of_the_trainable_parameters(batch):
     model = adapted("llama")
-    sizes = [model.get_parameter(name).numel() for name in trainable_names(model)]
+    sizes = [model.get_parameter(name).numel() for name in trainable(model)]
     run = OpacusGradients(forward_losses).compute(model, batch)
     _, losses = forward_losses(model, batch, "record_mean")
     blocks = run.gradients.split(sizes, dim=1)
-    for name, block in zip(trainable_names(model), blocks, strict=True):
+    for name, block in zip(trainable(model), blocks, strict=True):
         (alone,) = torch.autograd.grad(losses[2], model.get_parameter(name), retain_graph=True)
         assert torch.allclose(block[2], alone.flatten(), atol=1e-7)
 

@@ -12,7 +12,7 @@ from insular.errors import ModelError
 from insular.models import gguf_cache
 from insular.models.gguf_header import read_gguf_header
 from insular.models.loading import Decoder, load_decoder
-from insular.models.lora import trainable_names
+from insular.models.structure import trainable
 
 from .families import tiny
 from .gguf_writer import write_gguf
@@ -57,7 +57,7 @@ def test_a_tied_head_is_the_embedding_and_counts_once(file: Path) -> None:
     model = load_decoder(str(file)).model
     assert model.lm_head.weight.data_ptr() == model.model.embed_tokens.weight.data_ptr()
     model.requires_grad_(True)
-    names = trainable_names(model)
+    names = trainable(model)
     assert "model.embed_tokens.weight" in names and "lm_head.weight" not in names
 
 

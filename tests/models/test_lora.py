@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from torch import nn
 
 from insular.errors import InvalidArgumentError, ModelError
-from insular.models.lora import add_lora, trainable_names, trainable_parameters
+from insular.models.lora import add_lora
 from insular.models.spec import LoraSpec
-from insular.models.structure import block_linears
+from insular.models.structure import block_linears, trainable
 
 from .families import VOCABULARY, tiny
 
@@ -18,7 +18,7 @@ IDS = torch.arange(1, 17).reshape(2, 8) % VOCABULARY
 
 
 def values(model: nn.Module) -> list[torch.Tensor]:
-    return [parameter.detach().clone() for parameter in trainable_parameters(model)]
+    return [parameter.detach().clone() for parameter in trainable(model).values()]
 
 
 def replace_linears(model: nn.Module, make: object) -> nn.Module:
@@ -78,7 +78,7 @@ def test_a_does_not_depend_on_the_start_of_b_but_on_the_seed() -> None:
 
 def test_initial_values_have_their_stated_scale() -> None:
     adapted = add_lora(tiny("llama"), LoraSpec(rank=32, init_b_std=0.25))
-    named = dict(zip(trainable_names(adapted), values(adapted), strict=True))
+    named = dict(zip(trainable(adapted), values(adapted), strict=True))
     a = torch.cat([value.flatten() for name, value in named.items() if ".lora_A." in name])
     b = torch.cat([value.flatten() for name, value in named.items() if ".lora_B." in name])
     assert a.abs().max() <= 32**-0.5 and a.abs().max() > 0.99 * 32**-0.5
@@ -111,7 +111,7 @@ def test_the_adapted_layer_computes_its_equation() -> None:
 
 def test_given_targets_are_adapted_and_no_others() -> None:
     adapted = add_lora(tiny("opt"), LoraSpec(rank=2, targets=("fc1", "out_proj")))
-    layers = {name.split(".lora_")[0].rpartition(".")[2] for name in trainable_names(adapted)}
+    layers = {name.split(".lora_")[0].rpartition(".")[2] for name in trainable(adapted)}
     assert layers == {"fc1", "out_proj"}
 
 
@@ -120,7 +120,7 @@ def test_mixed_layer_kinds_are_adapted_without_a_warning() -> None:
     model.lm_head.weight = nn.Parameter(model.lm_head.weight.detach().clone())
     model.config.tie_word_embeddings = False
     adapted = add_lora(model, LoraSpec(rank=2, targets=("c_attn", "lm_head")))
-    assert sum("lm_head" in name for name in trainable_names(adapted)) == 2
+    assert sum("lm_head" in name for name in trainable(adapted)) == 2
     adapted(IDS)
 
 
@@ -143,9 +143,7 @@ def test_a_quantised_or_subclassed_linear_stays_the_base_layer(make: object, ada
     with torch.no_grad():
         assert torch.equal(adapted(IDS).logits, frozen)
     adapted(IDS).logits.square().sum().backward()
-    assert all(
-        p.grad is not None and p.grad.isfinite().all() for p in trainable_parameters(adapted)
-    )
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in trainable(adapted).values())
 
 
 def test_an_unknown_target_is_an_error_that_names_it() -> None:

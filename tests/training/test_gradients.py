@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from insular.errors import ModelError
 from insular.models.lora import add_lora
 from insular.models.spec import LoraSpec
-from insular.models.structure import block_linears
+from insular.models.structure import block_linears, trainable
 from insular.precision.policy import apply_precision
 from insular.precision.spec import BACKBONES, PrecisionSpec
 from insular.records.batches import IGNORED_LABEL, TokenBatch, collate
@@ -19,7 +19,6 @@ from insular.training.gradients import (
     ENGINES,
     RecordGradients,
     forward_losses,
-    trainable,
     weighted_gradients,
 )
 from insular.training.losses import LOSSES, LossName

@@ -15,6 +15,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from insular.errors import MissingDependencyError, SubjectError
+from insular.models.structure import trainable
 from insular.records.batches import TokenBatch
 
 ForwardLosses = Callable[[nn.Module, TokenBatch, Any], tuple[Tensor, Tensor]]
@@ -74,7 +75,7 @@ class OpacusGradients:
             MissingDependencyError: If Opacus is not installed.
             SubjectError: If Opacus leaves a trainable parameter without per-record gradients.
         """
-        parameters = {n: p for n, p in model.named_parameters() if p.requires_grad}
+        parameters = trainable(model)
         with opacus_hooks(model) as wrapped:
             logits, losses = self._forward_losses(wrapped, batch, loss)
             factor = opacus_backward(wrapped, losses)

@@ -19,6 +19,7 @@ from insular.audit.witness_arms import WEIGHT, Arm, announce_rows
 from insular.audit.witness_results import Witness
 from insular.models.lora import add_lora
 from insular.models.spec import LoraSpec
+from insular.models.structure import trainable
 
 Rows = tuple[tuple[float, float], ...]
 
@@ -76,7 +77,7 @@ def run_batch(
             gradient_error=None,
             operators=dict(trace.counts),
         )
-    parameters = _trainable(model)
+    parameters = trainable(model)
     with opacus_hooks(model) as wrapped:
         for batch in batches:
             with trace:
@@ -125,7 +126,7 @@ def _loop(model: nn.Module, batch: _Batch, *, traced: AbstractContextManager[obj
     """Per-record gradients by one backward pass each, on one forward."""
     with traced:
         losses = _losses(model, batch)
-    parameters = list(_trainable(model).values())
+    parameters = list(trainable(model).values())
     rows = [torch.autograd.grad(loss, parameters, retain_graph=True) for loss in losses]
     return torch.stack([torch.cat([g.flatten() for g in row]) for row in rows])
 
@@ -159,7 +160,7 @@ def _adapted(layer: nn.Linear) -> nn.Module:
     mode = layer.training
     model = add_lora(_Holder(layer), LoraSpec(rank=1, alpha=1.0, targets=("linear",)))
     layer.train(mode)
-    for name, parameter in _trainable(model).items():
+    for name, parameter in trainable(model).items():
         if ".lora_A." in name:
             parameter.data.copy_(torch.tensor(WEIGHT))
     return model
@@ -176,11 +177,6 @@ class _Holder(nn.Module):
     def forward(self, rows: Tensor) -> Tensor:
         """Apply the layer."""
         return self.linear(rows)
-
-
-def _trainable(model: nn.Module) -> dict[str, nn.Parameter]:
-    """Trainable parameters by name."""
-    return {name: p for name, p in model.named_parameters() if p.requires_grad}
 
 
 def common_record(arm: Arm, rows: Rows, *, device: torch.device) -> tuple[float, float]:

@@ -114,9 +114,9 @@ def _default_folder(spec: AuditSpec) -> Path:
 def _run(spec: AuditSpec, folder: Path, *, workers: int, json: str, quiet: bool) -> int:
     """Run the audit, print it, and give its exit code."""
     from insular.cli.progress import ArmProgress
+    from insular.evidence import available_cores
     from insular.recipes.isolation import PAGE, audit_stack
     from insular.recipes.isolation_summary import isolation_summary, summary_blocks
-    from insular.recipes.parallel import available_cores
     from insular.reports.terminal import results_console
 
     with ArmProgress(N_STEPS, quiet=quiet) as progress:

@@ -24,7 +24,7 @@ def replay(
     """
     from insular.cli.audit import N_STEPS
     from insular.cli.progress import ArmProgress
-    from insular.recipes.parallel import available_cores
+    from insular.evidence import available_cores
     from insular.recipes.replay import replay as repeat
     from insular.reports.terminal import results_console, verdict_panel
 

@@ -2,7 +2,7 @@
 
 from insular.evidence.arrays import ArrayFact, ArrayRef
 from insular.evidence.codec import decode, encode, encode_json
-from insular.evidence.collect import DEFAULT_PACKAGES, collect_manifest
+from insular.evidence.collect import DEFAULT_PACKAGES, available_cores, collect_manifest
 from insular.evidence.files import digest_array, sha256_of, write_atomic
 from insular.evidence.folders import default_run_path
 from insular.evidence.manifest import Failure, InputFact, MachineFacts, RunManifest, RunStatus
@@ -19,6 +19,7 @@ __all__ = [
     "RunManifest",
     "RunStatus",
     "RunStore",
+    "available_cores",
     "collect_manifest",
     "decode",
     "default_run_path",

@@ -120,16 +120,25 @@ def _version(package: str) -> str | None:
         return None
 
 
+def available_cores() -> int:
+    """Cores that this process may use, which a container may limit.
+
+    Returns:
+        At least 1.
+    """
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
 def _machine(cuda_devices: tuple[str, ...]) -> MachineFacts:
     """The facts that the standard library can find."""
     try:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):
         memory = None
-    affinity = getattr(os, "sched_getaffinity", None)
     return MachineFacts(
         cpu_model=_cpu_model(),
-        logical_cores=len(affinity(0)) if affinity else os.cpu_count() or 1,
+        logical_cores=available_cores(),
         memory_bytes=memory,
         cuda_devices=cuda_devices,
     )

@@ -56,33 +56,6 @@ def add_lora(decoder: "Decoder | nn.Module", spec: LoraSpec) -> nn.Module:
     return adapted.train(training)
 
 
-def trainable_names(model: nn.Module) -> tuple[str, ...]:
-    """Qualified names of the trainable parameters, in the model's definition order.
-
-    Guarantees:
-        * A tensor that is shared by two modules is named once.
-
-    Args:
-        model: Any module.
-
-    Returns:
-        The names; entry i names entry i of ``trainable_parameters``.
-    """
-    return tuple(name for name, value in model.named_parameters() if value.requires_grad)
-
-
-def trainable_parameters(model: nn.Module) -> tuple[nn.Parameter, ...]:
-    """The trainable parameters, in the order of ``trainable_names``.
-
-    Args:
-        model: Any module.
-
-    Returns:
-        The parameters, each once.
-    """
-    return tuple(value for _, value in model.named_parameters() if value.requires_grad)
-
-
 def _check_targets(model: nn.Module, targets: tuple[str, ...]) -> None:
     """Refuse a target that names no linear layer."""
     names = [name for name, module in model.named_modules() if is_linear(module)]

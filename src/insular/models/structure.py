@@ -225,3 +225,18 @@ def _named_part(model: nn.Module, method: str, part: str) -> nn.Module:
             f"{type(model).__name__} names no {part}: its {method}() must return a module."
         )
     return found
+
+
+def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
+    """Trainable parameters by qualified name, in definition order.
+
+    Guarantees:
+        * A tensor that is shared by two modules is named once, by its first name.
+
+    Args:
+        model: Any module.
+
+    Returns:
+        Name to parameter.
+    """
+    return {name: p for name, p in model.named_parameters() if p.requires_grad}

@@ -154,11 +154,10 @@ def _add_columns(
 ) -> None:
     """Add one dense product over the outlier columns of some rows."""
     columns = _weight_columns(weight, product.columns).to(activations.dtype).t()
+    picked = activations[product.rows].index_select(1, product.columns)
     if isinstance(product.rows, slice):
-        picked = activations[product.rows].index_select(1, product.columns)
         output[product.rows].addmm_(picked, columns)
     else:
-        picked = activations[product.rows].index_select(1, product.columns)
         output[product.rows] = output[product.rows].addmm(picked, columns)
 
 

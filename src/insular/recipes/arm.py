@@ -11,10 +11,8 @@ from insular.recipes.spec import AuditSpec, StackName
 if TYPE_CHECKING:
     import numpy as np
 
+    from insular.audit.subjects import Subject
     from insular.recipes.text import AuditText
-
-N_STEPS_OF_CASES = 2
-"""Evaluations besides the cases themselves: the base batch and its repeat."""
 
 
 @final
@@ -49,15 +47,38 @@ def run_arm(
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     import torch
 
-    from insular.audit.isolation import audit_isolation
-    from insular.audit.spec import IsolationSpec
-    from insular.precision.stock import quiet_bitsandbytes
-    from insular.recipes.stacks import build_stack, clipping_stabiliser
+    from insular.recipes.stacks import build_stack
 
     torch.set_num_threads(spec.threads)
     if progress is not None:
         progress("loading")
     subject, _ = build_stack(spec, cast(StackName, stack))
+    return audit_subject(spec, subject, text, progress=progress)
+
+
+def audit_subject(
+    spec: AuditSpec,
+    subject: "Subject",
+    text: "AuditText",
+    *,
+    progress: Callable[[str], None] | None = None,
+) -> ArmOutput:
+    """Audit a subject in this process, at its own clip norm where it clips by itself.
+
+    Args:
+        spec: The audit.
+        subject: The stack under test.
+        text: Base batch and spares.
+        progress: Called with a short line before each evaluation.
+
+    Returns:
+        Result and arrays.
+    """
+    from insular.audit.isolation import audit_isolation
+    from insular.audit.spec import IsolationSpec
+    from insular.precision.stock import quiet_bitsandbytes
+
+    own = subject.facts()
     arrays: dict[str, np.ndarray] = {}
     with quiet_bitsandbytes():
         result = audit_isolation(
@@ -66,8 +87,8 @@ def run_arm(
             text.spares,
             width=text.width,
             spec=IsolationSpec(
-                clip_norm=spec.clip_norm,
-                stabiliser=clipping_stabiliser(spec.gradients),
+                clip_norm=own.clip_norm or spec.clip_norm,
+                stabiliser=own.stabiliser,
                 seed=spec.seed,
             ),
             progress=progress,

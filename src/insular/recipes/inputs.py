@@ -113,6 +113,15 @@ def prepare_inputs(spec: AuditSpec, report: Progress) -> AuditInputs:
     )
 
 
+def silent(arm: str, line: str) -> None:
+    """Say nothing.
+
+    Args:
+        arm: Name of an arm.
+        line: A short line.
+    """
+
+
 def _takes_texts(under_test: "Callable[..., Any] | Subject", name: str) -> bool:
     """Whether what is under test takes texts rather than tokens."""
     from insular.audit.callable_subject import parameter_kind

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from insular.audit.results import ArmResult, AuditResult
 from insular.errors import EvidenceError, InsularError
@@ -16,8 +15,8 @@ from insular.evidence import (
     from_toml,
     to_toml,
 )
-from insular.recipes.arm import ArmOutput
-from insular.recipes.inputs import AuditInputs, Progress, prepare_inputs
+from insular.recipes.arm import ArmOutput, audit_subject
+from insular.recipes.inputs import AuditInputs, Progress, prepare_inputs, silent
 from insular.recipes.isolation_page import isolation_page
 from insular.recipes.parallel import run_parallel
 from insular.recipes.spec import AuditSpec
@@ -60,7 +59,7 @@ def audit_stack(
     Returns:
         The result.
     """
-    report = progress or _silent
+    report = progress or silent
     inputs = prepare_inputs(spec, report)
     store = _open(spec, out, command=command, inputs=inputs.facts)
     with _status(store):
@@ -191,10 +190,7 @@ def subject_arm(spec: AuditSpec, inputs: AuditInputs, progress: Progress) -> Arm
         Result and arrays.
     """
     from insular.audit.callable_subject import CallableSubject
-    from insular.audit.isolation import audit_isolation
-    from insular.audit.spec import IsolationSpec
     from insular.audit.subjects import Subject
-    from insular.precision.stock import quiet_bitsandbytes
 
     found = inputs.under_test
     if isinstance(found, Subject):
@@ -202,23 +198,9 @@ def subject_arm(spec: AuditSpec, inputs: AuditInputs, progress: Progress) -> Arm
     else:
         assert found is not None
         subject = CallableSubject(found, name=spec.subject, decode=inputs.decode)
-    own = subject.facts()
-    arrays: dict[str, Any] = {}
-    with quiet_bitsandbytes():
-        result = audit_isolation(
-            subject,
-            inputs.text.base,
-            inputs.text.spares,
-            width=inputs.text.width,
-            spec=IsolationSpec(
-                clip_norm=own.clip_norm or spec.clip_norm,
-                stabiliser=own.stabiliser,
-                seed=spec.seed,
-            ),
-            progress=lambda line: progress(spec.subject, line),
-            keep=arrays.update,
-        )
-    return ArmOutput(result=result, arrays=arrays)
+    return audit_subject(
+        spec, subject, inputs.text, progress=lambda line: progress(spec.subject, line)
+    )
 
 
 def _write_arm(store: RunStore, name: str, output: ArmOutput) -> None:
@@ -226,7 +208,3 @@ def _write_arm(store: RunStore, name: str, output: ArmOutput) -> None:
     if output.arrays:
         store.write_arrays(f"counterexample-{name}", output.arrays)
     store.write_result(f"arm-{name}", output.result)
-
-
-def _silent(arm: str, line: str) -> None:
-    """Say nothing."""

@@ -14,9 +14,10 @@ from insular.audit.opacus_settings import (
     privacy_engine_clipper,
 )
 from insular.audit.subjects import SubjectFacts
+from insular.models.structure import trainable
 from insular.recipes.stacks import installed_versions, modes
 from insular.records.batches import TokenBatch
-from insular.training.gradients import forward_losses, trainable, weighted_gradients
+from insular.training.gradients import forward_losses, weighted_gradients
 from insular.training.losses import LossName
 
 

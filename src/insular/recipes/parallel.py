@@ -1,31 +1,19 @@
 """Arms side by side in worker processes, with progress from all of them."""
 
 import contextlib
-import os
 import threading
 import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from insular.recipes.arm import ArmOutput, run_arm
+from insular.recipes.inputs import Progress
 from insular.recipes.spec import AuditSpec
 
 if TYPE_CHECKING:
     from queue import Queue
 
     from insular.recipes.text import AuditText
-
-Progress = Callable[[str, str], None]
-
-
-def available_cores() -> int:
-    """Cores that this process may use, which a container may limit.
-
-    Returns:
-        At least 1.
-    """
-    affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 def run_parallel(

@@ -1,6 +1,5 @@
 """``insular replay``: run an audit again from its evidence and compare every recorded distance."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import final
@@ -9,7 +8,7 @@ from insular.audit.results import ArmResult, AuditResult, CaseResult, ExecutionP
 from insular.errors import EvidenceError
 from insular.evidence import RunStore
 from insular.recipes.arm import ArmOutput
-from insular.recipes.inputs import prepare_inputs
+from insular.recipes.inputs import Progress, prepare_inputs, silent
 from insular.recipes.isolation import KIND, RESULT, read_spec, subject_arm
 from insular.recipes.parallel import run_parallel
 
@@ -48,7 +47,7 @@ def replay(
     *,
     only_subject: bool = False,
     workers: int = 1,
-    progress: Callable[[str, str], None] | None = None,
+    progress: Progress | None = None,
 ) -> ReplayResult:
     """Repeat a recorded audit and compare.
 
@@ -75,7 +74,7 @@ def replay(
             f" {store.manifest.status} {store.manifest.kind} run."
         )
     store.verify()
-    report = progress or _silent
+    report = progress or silent
     spec = read_spec(store)
     recorded = store.read_result(RESULT, AuditResult)
     inputs = prepare_inputs(spec, report)
@@ -162,7 +161,3 @@ def _distances(case: CaseResult) -> list[float | None]:
             )
         ),
     ]
-
-
-def _silent(arm: str, line: str) -> None:
-    """Say nothing."""

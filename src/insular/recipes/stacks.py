@@ -15,7 +15,7 @@ from insular.audit.subjects import SubjectFacts
 from insular.models.loading import Decoder, load_decoder
 from insular.models.lora import add_lora
 from insular.models.spec import LoraSpec
-from insular.models.structure import attention_targets, block_linears
+from insular.models.structure import attention_targets, block_linears, trainable
 from insular.precision.gemm import native_int8_matmul
 from insular.precision.linear import Int8Linear
 from insular.precision.policy import (
@@ -34,7 +34,6 @@ from insular.training.clipping import OPACUS_STABILISER, clip_records
 from insular.training.gradients import (
     ENGINES,
     forward_losses,
-    trainable,
     weighted_gradients,
 )
 from insular.training.losses import LossName
@@ -128,18 +127,6 @@ def build_stack(
     return subject, decoder
 
 
-def clipping_stabiliser(gradients: str) -> float:
-    """What the clipping of an engine adds to each norm.
-
-    Args:
-        gradients: Name of the engine.
-
-    Returns:
-        Opacus' stabiliser under its engine, else 0.
-    """
-    return OPACUS_STABILISER if gradients == "opacus" else 0.0
-
-
 def _engine(name: str, loss: LossName) -> tuple[Engine, float]:
     """The gradient engine of that name, and its clipping's stabiliser."""
     engine = OpacusGradients(forward_losses) if name == "opacus" else ENGINES[name]()
@@ -147,7 +134,7 @@ def _engine(name: str, loss: LossName) -> tuple[Engine, float]:
     def compute(model: nn.Module, batch: TokenBatch) -> object:
         return engine.compute(model, batch, loss=loss)
 
-    return cast(Engine, compute), clipping_stabiliser(name)
+    return cast(Engine, compute), OPACUS_STABILISER if name == "opacus" else 0.0
 
 
 def _calibrate(

@@ -15,6 +15,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from insular.errors import ModelError
+from insular.models.structure import trainable
 from insular.records.batches import TokenBatch
 from insular.training._hooks import check_reached, collector, linear_owners
 from insular.training.losses import LossName, record_losses
@@ -55,18 +56,6 @@ class GradientEngine(ABC):
         Raises:
             ModelError: If a trainable parameter cannot be covered.
         """
-
-
-def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
-    """Trainable parameters by name, each once, in registration order.
-
-    Args:
-        model: Any module.
-
-    Returns:
-        Name to parameter; a parameter shared by several modules stands under its first name.
-    """
-    return {name: p for name, p in model.named_parameters() if p.requires_grad}
 
 
 def forward_losses(
