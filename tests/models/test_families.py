@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from insular.models.lora import add_lora, trainable_names, trainable_parameters
+from insular.models.lora import add_lora
 from insular.models.spec import LoraSpec
 from insular.models.structure import (
     attention_targets,
@@ -12,6 +12,7 @@ from insular.models.structure import (
     embedding,
     find_blocks,
     output_head,
+    trainable,
 )
 
 from .families import FAMILIES, HIDDEN, LAYERS, VOCABULARY, tiny
@@ -97,9 +98,9 @@ def test_every_trainable_coordinate_has_a_gradient_when_b_does_not_start_at_zero
 ) -> None:
     adapted = add_lora(tiny(family), LoraSpec(rank=2, init_b_std=0.1))
     loss(adapted, token_ids(4, 12)).backward()
-    names = trainable_names(adapted)
+    names = trainable(adapted)
     assert len(names) == 2 * LAYERS * len(FAMILIES[family].targets)
-    for name, parameter in zip(names, trainable_parameters(adapted), strict=True):
+    for name, parameter in zip(names, trainable(adapted).values(), strict=True):
         assert parameter.grad is not None and bool((parameter.grad != 0).all()), name
 
 
@@ -128,4 +129,4 @@ def test_tied_weights_are_counted_once(family: str) -> None:
     output_head(model).weight.requires_grad_(True)
     tied = model.config.tie_word_embeddings
     assert (output_head(model).weight is embedding(model).weight) == tied
-    assert len(trainable_names(model)) == len(trainable_parameters(model)) == (1 if tied else 2)
+    assert len(trainable(model)) == (1 if tied else 2)
