@@ -298,6 +298,11 @@ def test_bad_subjects_are_one_clear_line(tmp_path: Path, monkeypatch: pytest.Mon
         load_subject("json:make")
     with pytest.raises(SubjectError, match="factory failed with TypeError"):
         load_subject("json:loads")
+    (tmp_path / "loud.py").write_text('def make():\n    raise ValueError("private words")\n')
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(SubjectError, match=r"failed with ValueError at loud\.py:2\.") as caught:
+        load_subject("loud:make")
+    assert "private" not in str(caught.value)
 
 
 def test_too_little_text_and_too_long_records_are_refused(

@@ -65,11 +65,9 @@ class CallableSubject(Subject):
         except InsularError:
             raise
         except Exception as error:
-            place = traceback.extract_tb(error.__traceback__)[-1]
             raise SubjectError(
-                f"subject {self.name} failed with {type(error).__name__} at"
-                f" {Path(place.filename).name}:{place.lineno}; the audit also calls it with"
-                " smaller batches, down to one record."
+                f"subject {self.name} failed with {kind_and_place(error)}; the audit also calls it"
+                " with smaller batches, down to one record."
             ) from error
 
     def facts(self) -> SubjectFacts:
@@ -99,6 +97,19 @@ class CallableSubject(Subject):
             )
         self._size = result.shape[1]
         return result.detach()
+
+
+def kind_and_place(error: Exception) -> str:
+    """Tell a failure of a user's code by its kind and place: its message may quote a record.
+
+    Args:
+        error: What was raised.
+
+    Returns:
+        Such as ``KeyError at mine.py:12``.
+    """
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__} at {Path(place.filename).name}:{place.lineno}"
 
 
 def parameter_kind(function: Callable[..., object], *, name: str) -> str:

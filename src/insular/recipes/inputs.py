@@ -70,8 +70,10 @@ def load_subject(path: str) -> "Callable[..., Any] | Subject":
     except InsularError:
         raise
     except Exception as error:
+        from insular.audit.callable_subject import kind_and_place
+
         raise SubjectError(
-            f"subject {path}: the factory failed with {type(error).__name__}: {error}."
+            f"subject {path}: the factory failed with {kind_and_place(error)}."
         ) from error
 
 
