@@ -64,7 +64,7 @@ def test_relative_links_lead_somewhere() -> None:
 
 
 def test_the_readmes_subject_is_audited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from insular.recipes.isolation import audit_stack
+    from insular.recipes.audit import audit_stack
     from insular.recipes.spec import AuditSpec
 
     example = re.search(r"<!-- example: (\w+)\.py -->\n```python\n(.*?)```", README, re.DOTALL)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from insular.audit.results import AuditResult
-from insular.recipes.isolation import audit_stack
+from insular.recipes.audit import audit_stack
 from insular.recipes.spec import AuditSpec
 
 from .tiny_run import tickets, tiny_folder

@@ -11,8 +11,12 @@ from insular.recipes.spec import AuditSpec, StackName
 if TYPE_CHECKING:
     import numpy as np
 
+    from insular.audit.model_subject import ModelSubject
     from insular.audit.subjects import Subject
     from insular.recipes.text import AuditText
+
+_last_built: "dict[tuple[AuditSpec, str], ModelSubject]" = {}
+"""The stack that the last job of this process used: jobs on one stack load it once."""
 
 
 @final
@@ -44,16 +48,41 @@ def run_arm(
     Returns:
         Result and arrays.
     """
+    subject = built_subject(spec, stack, progress=progress)
+    return audit_subject(spec, subject, text, progress=progress)
+
+
+def built_subject(
+    spec: AuditSpec, stack: str, *, progress: Callable[[str], None] | None = None
+) -> "ModelSubject":
+    """The named stack in this process: the one that the last job used, or else a new one.
+
+    Args:
+        spec: The audit.
+        stack: Name of the stack.
+        progress: Called with a short line before loading.
+
+    Returns:
+        The subject, with as many threads as the spec says.
+    """
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     import torch
 
     from insular.recipes.stacks import build_stack
 
     torch.set_num_threads(spec.threads)
-    if progress is not None:
-        progress("loading")
-    subject, _ = build_stack(spec, cast(StackName, stack))
-    return audit_subject(spec, subject, text, progress=progress)
+    key = (spec, stack)
+    if key not in _last_built:
+        if progress is not None:
+            progress("loading")
+        forget_built()  # before the next one is loaded: two models need twice the memory
+        _last_built[key] = build_stack(spec, cast(StackName, stack))[0]
+    return _last_built[key]
+
+
+def forget_built() -> None:
+    """Let go of the stack that this process keeps."""
+    _last_built.clear()
 
 
 def audit_subject(

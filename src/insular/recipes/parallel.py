@@ -1,47 +1,53 @@
-"""Arms side by side in worker processes, with progress from all of them."""
+"""Jobs side by side in worker processes, with progress from all of them."""
 
 import contextlib
 import threading
 import warnings
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, final
 
-from insular.recipes.arm import ArmOutput, run_arm
 from insular.recipes.inputs import Progress
-from insular.recipes.spec import AuditSpec
 
 if TYPE_CHECKING:
     from queue import Queue
 
-    from insular.recipes.text import AuditText
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A piece of work that a process of its own can do."""
+
+    name: str
+    """Unique in its run; progress and evidence carry it."""
+    work: Callable[..., Any]
+    """An importable function, called with ``args`` and ``progress=``."""
+    args: tuple[Any, ...]
+    """What it works on; picklable."""
 
 
-def run_parallel(
-    spec: AuditSpec,
-    stacks: Sequence[str],
-    text: "AuditText",
+def run_jobs(
+    jobs: Sequence[Job],
     *,
     workers: int,
     progress: Progress,
-    finished: Callable[[str, ArmOutput], None],
+    finished: Callable[[str, Any], None],
 ) -> None:
-    """Run arms, each in a process of its own when there are several workers.
+    """Run jobs, in processes of their own when there are several workers.
 
     Guarantees:
-        * ``finished`` is called in this process, once an arm, as soon as it ends.
+        * ``finished`` is called in this process, once a job, as soon as it ends.
         * The numbers do not depend on ``workers``.
 
     Args:
-        spec: The audit.
-        stacks: Names of the arms.
-        text: Base batch and spares.
+        jobs: The jobs; the first ones start first.
         workers: Largest number of processes.
-        progress: Called in this process with an arm and a line.
-        finished: Called with an arm and what it found.
+        progress: Called in this process with a job's name and a line.
+        finished: Called with a job's name and what it returned.
     """
-    if min(workers, len(stacks)) <= 1:
-        for stack in stacks:
-            finished(stack, run_arm(spec, stack, text, progress=_tell(progress, stack)))
+    if min(workers, len(jobs)) <= 1:
+        for job in jobs:
+            finished(job.name, job.work(*job.args, progress=_tell(progress, job.name)))
         return
     import multiprocessing
 
@@ -51,22 +57,21 @@ def run_parallel(
         lines = manager.Queue()
         listener = threading.Thread(target=_relay, args=(lines, progress), daemon=True)
         listener.start()
-        jobs = (delayed(_worker)(spec, stack, text, lines) for stack in stacks)
-        pool = Parallel(n_jobs=min(workers, len(stacks)), return_as="generator_unordered")
+        pool = Parallel(n_jobs=workers, return_as="generator_unordered", pre_dispatch="n_jobs")
         with warnings.catch_warnings():
-            # joblib replaces a worker whose memory grew, and says so; an arm is one job, so fine
+            # joblib replaces a worker whose memory grew, and says so; it does so between jobs
             warnings.filterwarnings("ignore", message="A worker stopped while some jobs")
-            for stack, output in pool(jobs):  # pyright: ignore[reportGeneralTypeIssues]
-                finished(stack, output)
+            for name, output in pool(  # pyright: ignore[reportGeneralTypeIssues]
+                delayed(_in_worker)(job, lines) for job in jobs
+            ):
+                finished(name, output)
         lines.put(None)
         listener.join()
 
 
-def _worker(
-    spec: AuditSpec, stack: str, text: "AuditText", lines: "Queue[tuple[str, str] | None]"
-) -> tuple[str, ArmOutput]:
-    """One arm in a worker process."""
-    return stack, run_arm(spec, stack, text, progress=lambda line: lines.put((stack, line)))
+def _in_worker(job: Job, lines: "Queue[tuple[str, str] | None]") -> tuple[str, Any]:
+    """One job in a worker process."""
+    return job.name, job.work(*job.args, progress=lambda line: lines.put((job.name, line)))
 
 
 def _relay(lines: "Queue[tuple[str, str] | None]", progress: Progress) -> None:
@@ -76,6 +81,6 @@ def _relay(lines: "Queue[tuple[str, str] | None]", progress: Progress) -> None:
             progress(*item)
 
 
-def _tell(progress: Progress, stack: str) -> Callable[[str], None]:
-    """Progress of one arm."""
-    return lambda line: progress(stack, line)
+def _tell(progress: Progress, name: str) -> Callable[[str], None]:
+    """Progress of one job."""
+    return lambda line: progress(name, line)

@@ -7,10 +7,10 @@ from typing import final
 from insular.audit.results import ArmResult, AuditResult, CaseResult, ExecutionPath
 from insular.errors import EvidenceError
 from insular.evidence import RunStore
-from insular.recipes.arm import ArmOutput
+from insular.recipes.arm import ArmOutput, forget_built, run_arm
+from insular.recipes.audit import KIND, RESULT, read_spec, subject_arm
 from insular.recipes.inputs import Progress, prepare_inputs, silent
-from insular.recipes.isolation import KIND, RESULT, read_spec, subject_arm
-from insular.recipes.parallel import run_parallel
+from insular.recipes.parallel import Job, run_jobs
 
 
 @final
@@ -95,8 +95,9 @@ def replay(
     if spec.subject:
         finished(recorded.subject.arm, subject_arm(spec, inputs, report))
     else:
-        names = [arm.arm for arm in arms]
-        run_parallel(spec, names, inputs.text, workers=workers, progress=report, finished=finished)
+        jobs = [Job(name=arm.arm, work=run_arm, args=(spec, arm.arm, inputs.text)) for arm in arms]
+        run_jobs(jobs, workers=workers, progress=report, finished=finished)
+        forget_built()
     return _compare(str(run), arms, again)
 
 

@@ -15,10 +15,10 @@ from insular.evidence import (
     from_toml,
     to_toml,
 )
-from insular.recipes.arm import ArmOutput, audit_subject
+from insular.recipes.arm import ArmOutput, audit_subject, forget_built, run_arm
 from insular.recipes.inputs import AuditInputs, Progress, prepare_inputs, silent
 from insular.recipes.isolation_page import isolation_page
-from insular.recipes.parallel import run_parallel
+from insular.recipes.parallel import Job, run_jobs
 from insular.recipes.spec import AuditSpec
 from insular.recipes.text import AuditText
 from insular.reports.page import render
@@ -174,7 +174,9 @@ def _built_arms(
         progress(name, "done")
 
     waiting.sort(key=lambda name: name not in SLOW_ARMS)
-    run_parallel(spec, waiting, text, workers=workers, progress=progress, finished=finished)
+    jobs = [Job(name=name, work=run_arm, args=(spec, name, text)) for name in waiting]
+    run_jobs(jobs, workers=workers, progress=progress, finished=finished)
+    forget_built()
     return [store.read_result(f"arm-{name}", ArmResult) for name in names]
 
 
