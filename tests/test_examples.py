@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from insular.audit.results import AuditResult
+from insular.audit.audit_results import AuditResult
 from insular.evidence import RunStore
 
 EXAMPLES = Path(__file__).parents[1] / "examples"

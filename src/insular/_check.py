@@ -13,7 +13,7 @@ def positive_finite(**values: float) -> None:
         InvalidArgumentError: Naming the first offender.
     """
     for name, value in values.items():
-        if not _is_real(value) or not math.isfinite(value) or value <= 0:
+        if not _is_finite(value) or value <= 0:
             raise InvalidArgumentError(f"{name} must be finite and > 0, got {name}={value!r}.")
 
 
@@ -24,8 +24,19 @@ def non_negative_finite(**values: float) -> None:
         InvalidArgumentError: Naming the first offender.
     """
     for name, value in values.items():
-        if not _is_real(value) or not math.isfinite(value) or value < 0:
+        if not _is_finite(value) or value < 0:
             raise InvalidArgumentError(f"{name} must be finite and >= 0, got {name}={value!r}.")
+
+
+def probability(**values: float) -> None:
+    """Refuse any value that is not a number from 0 to 1.
+
+    Raises:
+        InvalidArgumentError: Naming the first offender.
+    """
+    for name, value in values.items():
+        if not _is_real(value) or not 0 <= value <= 1:
+            raise InvalidArgumentError(f"{name} must be from 0 to 1, got {name}={value!r}.")
 
 
 def at_least(minimum: int, **values: int) -> None:
@@ -56,3 +67,11 @@ def one_of(allowed: Collection[str], **values: str) -> None:
 def _is_real(value: object) -> bool:
     """Whether a value is an int or a float, and not a bool."""
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_finite(value: object) -> bool:
+    """Whether a value is a number that a finite 64-bit float can hold."""
+    try:
+        return _is_real(value) and math.isfinite(value)  # pyright: ignore[reportArgumentType]
+    except OverflowError:
+        return False

@@ -6,6 +6,8 @@
     |-- ModelError (ValueError)                   a model cannot be loaded or has no usable part
     |-- AssetError (OSError)                      a packaged file is not there or not the right one
     |-- MissingDependencyError (ImportError)      an optional package is needed and absent
+    |-- AccountingError (ValueError)              a privacy cost cannot be computed as asked
+    |   `-- UnsupportedEventError                 an accountant has no rule for an event
     |-- SubjectError (RuntimeError)               the stack under test cannot be audited
     `-- EvidenceError (OSError)                   evidence cannot be written, read or trusted
 
@@ -36,6 +38,14 @@ class AssetError(InsularError, OSError):
 
 class MissingDependencyError(InsularError, ImportError):
     """An optional package is needed for what was asked and is not installed."""
+
+
+class AccountingError(InsularError, ValueError):
+    """A privacy cost cannot be computed, or a target cannot be reached, as the caller asked."""
+
+
+class UnsupportedEventError(AccountingError):
+    """An accountant has no rule for an event, or not under this neighbouring relation."""
 
 
 class SubjectError(InsularError, RuntimeError):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from insular.audit.results import AuditResult
+from insular.audit.audit_results import AuditResult
 from insular.evidence import RunStore, decode
 from recipes.tiny_run import tickets, tiny_folder
 

@@ -121,3 +121,11 @@ def test_another_size_is_refused() -> None:
     ownership.require(6, layer="a.b")
     with pytest.raises(InvalidArgumentError, match=r"layer a\.b .* got 7 rows .* \(2, 3\)"):
         ownership.require(7, layer="a.b")
+
+
+def test_a_removed_handle_ends_the_announcements() -> None:
+    root, ownership = Root(), RowOwnership()
+    handle = announce_masks(root, ownership)
+    handle.remove()
+    root(input_ids=IDS, attention_mask=MASK)
+    assert ownership.mask is None

@@ -3,10 +3,10 @@
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from insular.audit.audit_results import AuditResult
 from insular.audit.results import (
     ArmResult,
     ArmVerdict,
-    AuditResult,
     AxisFinding,
     AxisVerdict,
     CaseResult,
@@ -18,6 +18,8 @@ from insular.audit.results import (
 )
 from insular.audit.spec import AXES, EQUAL_SHAPE_AXES, Axis
 from insular.evidence import InputFact, MachineFacts, RunManifest
+
+from .part_samples import LOCALISATION, RECONCILED, census, sensitivity
 
 RECORDS = tuple(
     f"wikipedia:{line}:{part}" for line, part in zip(range(12, 44, 4), [3, 1] * 4, strict=True)
@@ -228,6 +230,14 @@ CALLABLE = AuditResult(
     record_ids=RECORDS,
     clip_norm=0.5,
 )
+WHOLE = replace(
+    COUPLED,
+    sensitivity=sensitivity(tuple(found.arm for found in (COUPLED.subject, *COUPLED.repairs))),
+    census=census(),
+    localisation=LOCALISATION,
+    reconciliation=RECONCILED,
+)
+"""Every part."""
 
 MANIFEST = RunManifest(
     schema_version=1,

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from insular.audit.results import ArmResult, AuditResult
+from insular.audit.audit_results import AuditResult
+from insular.audit.results import ArmResult
 from insular.errors import (
     EvidenceError,
     InvalidArgumentError,
@@ -61,13 +62,13 @@ def test_every_arm_is_validated(tiny_run: tuple[Path, AuditResult]) -> None:
 
 
 def test_the_run_folder_repeats_the_run_and_verifies(
-    tiny_run: tuple[Path, AuditResult], tiny_inputs: AuditSpec
+    tiny_run: tuple[Path, AuditResult], tiny_whole: AuditSpec
 ) -> None:
     out, result = tiny_run
     store = RunStore.open(out)
     store.verify()
     assert store.manifest.status == "complete"
-    assert read_spec(store) == tiny_inputs
+    assert read_spec(store) == tiny_whole
     assert store.read_result("results", AuditResult) == result
     assert {"report.html", "run.toml", "results.json"} <= set(store.manifest.files)
     assert any(name.startswith("arrays/counterexample-llm-int8") for name in store.manifest.files)
@@ -75,12 +76,12 @@ def test_the_run_folder_repeats_the_run_and_verifies(
 
 
 def test_no_file_holds_record_text(
-    tiny_run: tuple[Path, AuditResult], tiny_inputs: AuditSpec
+    tiny_run: tuple[Path, AuditResult], tiny_whole: AuditSpec
 ) -> None:
     out, _ = tiny_run
     words = {
         word
-        for line in Path(tiny_inputs.text).read_text().splitlines()
+        for line in Path(tiny_whole.text).read_text().splitlines()
         for word in line.split('"text": "')[1].rstrip('"}').split()
     }
     pairs = {f"{a} {b}" for a in list(words)[:30] for b in list(words)[:30]}
@@ -110,7 +111,7 @@ def test_replay_says_which_path_differs(tiny_run: tuple[Path, AuditResult]) -> N
 
 
 def test_replay_catches_a_recorded_distance_that_is_not_what_the_stack_gives(
-    tiny_run: tuple[Path, AuditResult], tmp_path: Path, tiny_inputs: AuditSpec
+    tiny_run: tuple[Path, AuditResult], tmp_path: Path, tiny_whole: AuditSpec
 ) -> None:
     _, result = tiny_run
     case = result.subject.cases[0]
@@ -122,13 +123,13 @@ def test_replay_catches_a_recorded_distance_that_is_not_what_the_stack_gives(
     old = RunStore.open(tiny_run[0])
     store = RunStore.create(out, old.manifest)
     store.reopen()
-    store.write_text(SPEC_FILE, to_toml(tiny_inputs))
+    store.write_text(SPEC_FILE, to_toml(tiny_whole))
     store.write_result("results", replace(result, subject=wrong, repairs=()))
     store.finish("complete")
     again = replay(out)
     assert not again.reproduced
     assert again.exit_code == 1
-    assert again.first_mismatch == f"llm-int8, {case.name}"
+    assert again.first_mismatch == f"llm-int8, {case.name}, sum_ratio"
 
 
 def test_replay_refuses_changed_evidence_and_other_inputs(

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from io import StringIO
 
 import pytest
@@ -6,7 +7,8 @@ from rich.cells import cell_len
 from insular.recipes.isolation_summary import isolation_summary, summary_blocks
 from insular.reports.terminal import results_console
 
-from .samples import CALLABLE, CLEAN, COUPLED, UNDECIDED
+from .part_samples import sensitivity
+from .samples import CALLABLE, CLEAN, COUPLED, UNDECIDED, WHOLE
 
 
 def printed(result) -> str:
@@ -16,7 +18,7 @@ def printed(result) -> str:
     return console.file.getvalue()  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("result", [COUPLED, CLEAN, UNDECIDED, CALLABLE])
+@pytest.mark.parametrize("result", [COUPLED, CLEAN, UNDECIDED, CALLABLE, WHOLE])
 def test_fits_80_columns(result):
     assert max(map(cell_len, printed(result).splitlines())) <= 80
 
@@ -51,3 +53,26 @@ def test_rounding_is_told_from_coupling():
     assert rows["llm-int8"][2:4] == ("content", "0.43")
     assert rows["bf16"][2:4] == ("shape (rounding)", "8.4e-06")
     assert rows["singleton"][2:4] == ("nothing", "0")
+
+
+def test_an_added_record_has_its_price_and_the_influence_its_place():
+    summary = isolation_summary(WHOLE, run_folder="runs/one")
+    assert summary.paragraphs[2].startswith("Adding record wikipedia:118:2 moved the clipped sum")
+    assert summary.paragraphs[2].endswith("costs epsilon 6.98 at delta 1e-5 instead of 4.38.")
+    assert summary.paragraphs[3].startswith(
+        "Influence on the other records first enters at model.layers.0.mlp.down_proj (forward)"
+    )
+    assert "separable bound" not in " ".join(summary.paragraphs)
+
+
+def test_a_failed_validation_is_among_the_failed_checks():
+    assert WHOLE.sensitivity is not None
+    broken = sensitivity(("llm-int8", "nf4"), failed={"nf4": "operators"})
+    summary = isolation_summary(replace(WHOLE, sensitivity=broken), run_folder="runs/one")
+    assert summary.failed_checks == ("pair in nf4: operators: 3.1e-01, too much.",)
+
+
+def test_a_clean_stack_says_how_far_its_furthest_candidate_came():
+    found = sensitivity(("float32",), ratio=0.9999)
+    summary = isolation_summary(replace(CLEAN, sensitivity=found), run_folder="runs/one")
+    assert "0.999900\u00a0C, not more than an accountant assumes" in summary.paragraphs[-1]

@@ -1,93 +1,85 @@
+"""What every figure promises, over one table of them."""
+
 import re
+import subprocess
+import sys
 
 import matplotlib
 import pytest
 
+import insular.reports
 from insular.errors import InvalidArgumentError
-from insular.reports import Figure
-from insular.reports.figures import InfluencePoint, TimeBar, influence_figure, time_figure
+from insular.reports import Figure, Page, Section, figures, render
 
-POINTS = (
-    InfluencePoint(stack="int8 & <co>", change="content", distance=0.43, coupled=True),
-    InfluencePoint(stack="int8 & <co>", change="shape", distance=2e-6, coupled=False),
-    InfluencePoint(stack="$float32$", change="content", distance=0.0, coupled=False),
+from .figure_samples import ODD, SAMPLES
+from .figure_texts import texts, unreadable
+from .html_check import Checked
+
+EACH = pytest.mark.parametrize("sample", SAMPLES.values(), ids=SAMPLES)
+
+
+def test_every_figure_has_a_sample_and_is_offered_by_the_package():
+    drawn = {sample.draw.__name__ for sample in SAMPLES.values()}
+    assert drawn == {name for name in figures.__all__ if name.endswith("_figure")}
+    assert set(figures.__all__) <= set(insular.reports.__all__)
+
+
+@EACH
+def test_equal_rows_give_equal_text(sample):
+    assert sample.drawn() == sample.svg
+
+
+@EACH
+def test_figures_are_small_text_without_a_date_or_a_style_of_the_whole_page(sample):
+    svg = sample.svg
+    Figure(svg=svg, caption="", alt="")
+    assert len(svg) < 48_000
+    assert "<style" not in svg
+    assert "<metadata" not in svg
+    assert not re.search(r"20\d\d-\d\d-\d\d", svg)
+
+
+@EACH
+def test_figures_take_the_colours_of_the_page(sample):
+    assert "currentColor" in sample.svg
+    fallbacks = re.sub(r"var\([^)]*\)", "", sample.svg)
+    assert not re.search(r"#[0-9a-f]{6}\b", fallbacks)
+
+
+def test_all_figures_share_one_page():
+    blocks = tuple(Figure(svg=s.svg, caption="", alt="") for s in SAMPLES.values())
+    sections = (Section(heading="all", blocks=blocks),)
+    page = Page(title="all", verdict="", verdict_kind="bad", lead=(), sections=sections)
+    checked = Checked(render(page))
+    assert checked.tags.count("svg") == len(SAMPLES)
+
+
+@EACH
+def test_every_text_can_be_read(sample):
+    assert unreadable(sample.svg) == []
+
+
+@pytest.mark.parametrize(
+    "sample", [s for s in SAMPLES.values() if ODD in repr(s.rows)], ids=lambda s: s.draw.__name__
 )
-BARS = (
-    TimeBar(stack="int8", seconds=1.6, outcome="bad", word="coupled"),
-    TimeBar(stack="bf16", seconds=0.8, outcome="good", word="isolated"),
-    TimeBar(stack="nf4", seconds=3.2, outcome="open", word="undecided"),
-)
+def test_names_are_text_and_never_mathematics(sample):
+    assert ODD in texts(sample.svg)
 
 
-def test_equal_rows_give_equal_text():
-    assert influence_figure(POINTS) == influence_figure(POINTS)
-    assert time_figure(BARS) == time_figure(BARS)
-
-
-def test_figures_are_small_text_without_a_date_or_a_style_of_the_whole_page():
-    for svg in (influence_figure(POINTS), time_figure(BARS)):
-        Figure(svg=svg, caption="", alt="")
-        assert len(svg) < 40_000
-        assert "<style" not in svg
-        assert "<metadata" not in svg
-        assert not re.search(r"20\d\d-\d\d-\d\d", svg)
-
-
-def test_figures_take_the_colours_of_the_page():
-    for svg in (influence_figure(POINTS), time_figure(BARS)):
-        assert "currentColor" in svg
-        fallbacks = re.sub(r"var\([^)]*\)", "", svg)
-        assert not re.search(r"#[0-9a-f]{6}\b", fallbacks)
-
-
-def test_two_figures_share_no_id():
-    ids = [
-        set(re.findall(r'\bid="([^"]+)"', f)) for f in (influence_figure(POINTS), time_figure(BARS))
-    ]
-    assert not ids[0] & ids[1]
-
-
-def test_names_are_text_and_never_mathematics():
-    svg = influence_figure(POINTS)
-    assert ">int8 &amp; &lt;co&gt;<" in svg
-    assert ">$float32$<" in svg
-
-
-def test_exactly_zero_has_its_own_place():
-    svg = influence_figure(POINTS)
-    assert ">bitwise<" in svg
-    columns = re.findall(
-        r'<use xlink:href="#influence-m\w+" x="([\d.]+)" y="[\d.]+" style="[^"]*" ?/>', svg
-    )
-    assert len({round(float(x)) for x in columns}) >= 3
-
-
-def test_nothing_moved_at_all():
-    assert ">bitwise<" in influence_figure(POINTS[2:])
-
-
-def test_time_is_relative_to_the_first():
-    svg = time_figure(BARS)
-    for label in ("1.00×", "0.50×", "2.00×"):
-        assert label in svg
-    for word in ("coupled", "isolated", "undecided"):
-        assert word in svg
-
-
-def test_the_users_settings_stay_as_they_are():
+@EACH
+def test_the_users_settings_stay_as_they_are(sample):
     with matplotlib.rc_context({"font.size": 31.0}):
-        small = influence_figure(POINTS)
+        small = sample.drawn()
         assert matplotlib.rcParams["font.size"] == 31.0
-    assert small == influence_figure(POINTS)
+    assert small == sample.svg
 
 
-def test_bad_rows_are_refused():
-    with pytest.raises(InvalidArgumentError, match="rows must hold at least one row"):
-        influence_figure(())
-    bad = InfluencePoint(stack="a", change="b", distance=float("nan"), coupled=True)
-    with pytest.raises(InvalidArgumentError, match=r"distance must be finite and >= 0, got .*nan"):
-        influence_figure((bad,))
-    with pytest.raises(
-        InvalidArgumentError, match=r"seconds must be finite and > 0, got seconds=0.0"
-    ):
-        time_figure((TimeBar(stack="a", seconds=0.0, outcome="good", word="isolated"),))
+@EACH
+def test_no_rows_are_refused(sample):
+    with pytest.raises(InvalidArgumentError, match="rows must hold at least one row, got none"):
+        sample.draw((), **sample.options)
+
+
+def test_importing_the_figures_loads_no_drawing_library():
+    code = "import sys, insular.reports; sys.exit('matplotlib' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

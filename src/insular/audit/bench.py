@@ -12,9 +12,9 @@ from insular.audit.cases import Case
 from insular.audit.dispatch import OperatorTrace
 from insular.audit.measure import clipped_reference, influences, sum_ratio
 from insular.audit.probe import Trace, first_difference, traced
-from insular.audit.results import CaseResult, FirstDifference, Influence
+from insular.audit.results import CaseResult, Counterexample, FirstDifference, Influence
 from insular.audit.spec import EQUAL_SHAPE_AXES, IsolationSpec
-from insular.audit.subjects import Evaluation, Subject
+from insular.audit.subjects import Evaluation, Subject, evaluate_seeded
 from insular.audit.validation import check_repeat
 from insular.errors import SubjectError
 from insular.records.tokens import TokenisedRecord
@@ -50,7 +50,8 @@ class Bench:
         self.spec = spec
         self.progress = progress
         self.step_seconds: list[float] = []
-        self.counterexample: dict[str, np.ndarray] = {}
+        self.counterexample: Counterexample | None = None
+        self.counterexample_arrays: dict[str, np.ndarray] = {}
         self._worst: tuple[float, ...] = ()
         self._base_trace: tuple[int, Trace] | None = None
         self.trace = OperatorTrace()
@@ -64,9 +65,7 @@ class Bench:
 
     def run(self, records: Sequence[TokenisedRecord], width: int) -> Evaluation:
         """Evaluate after setting the seed, and leave the global generators as they were."""
-        with torch.random.fork_rng():
-            torch.manual_seed(self.spec.seed)
-            return self.subject.evaluate(records, width=width)
+        return evaluate_seeded(self.subject, records, width=width, seed=self.spec.seed)
 
     def timed(self, records: Sequence[TokenisedRecord], width: int) -> Evaluation:
         """Evaluate, and note the time if the batch has the base batch's shape."""
@@ -124,7 +123,8 @@ class Bench:
         self._worst = rank
         before = self.ids.index(result.worst.record)
         after = dict(case.kept)[before]
-        self.counterexample = {
+        self.counterexample = Counterexample(case=case.name, record=result.worst.record)
+        self.counterexample_arrays = {
             "base_gradient": as_array(self.base.gradients[before]),
             "case_gradient": as_array(other.gradients[after]),
             "base_clipped": as_array(self.clipped[before]),

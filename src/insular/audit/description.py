@@ -61,6 +61,7 @@ def subject_manifest(bench: Bench) -> SubjectManifest:
         sampler=bench.facts.sampler,
         clipping=bench.facts.clipping,
         clip_norm=bench.spec.clip_norm,
+        stabiliser=bench.spec.stabiliser,
     )
 
 

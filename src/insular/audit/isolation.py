@@ -97,8 +97,8 @@ def audit_isolation(
     findings = tuple(
         _finding(bench, axis, cases, results) for axis in AXES if any(c.axis == axis for c in cases)
     )
-    if keep is not None and bench.counterexample:
-        keep(bench.counterexample)
+    if keep is not None and bench.counterexample is not None:
+        keep(bench.counterexample_arrays)
     coupled = any(finding.verdict == "coupled" for finding in findings)
     failed = any(not check.passed for check in checks)
     return ArmResult(
@@ -114,6 +114,7 @@ def audit_isolation(
         clipped_share=clipped_share(bench),
         mean_loss_nats=mean_loss(bench),
         gradient_digests=gradient_digests(bench),
+        counterexample=bench.counterexample,
     )
 
 

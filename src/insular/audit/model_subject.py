@@ -87,6 +87,23 @@ class ModelSubject(Subject):
             mask=_stack([batch.attention_mask for batch in batches], width, False),
         )
 
+    def forward(self, records: Sequence[TokenisedRecord], *, width: int) -> None:
+        """Run the model on the batch without gradients, in the physical batches of a step.
+
+        Args:
+            records: The batch, in order.
+            width: Padded length, in tokens.
+        """
+        for batch in self._batches(records, width):
+            self._set_modes()
+            with torch.no_grad():
+                self.model(
+                    input_ids=batch.input_ids,
+                    attention_mask=batch.attention_mask,
+                    position_ids=batch.position_ids,
+                    use_cache=False,
+                )
+
     def reference(
         self, records: Sequence[TokenisedRecord], weights: Tensor, *, width: int
     ) -> Tensor | None:

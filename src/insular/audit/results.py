@@ -1,9 +1,10 @@
-"""What an isolation audit found. Torch-free: who reads evidence needs no GPU stack."""
+"""What an isolation audit found in one stack. Torch-free: who reads evidence needs no GPU stack."""
 
 from dataclasses import dataclass
 from typing import Literal, final
 
 from insular.audit.spec import AXES, EQUAL_SHAPE_AXES, Axis
+from insular.evidence import ArrayRef
 
 AxisVerdict = Literal["isolated", "rounding", "coupled"]
 ArmVerdict = Literal["isolated", "coupled", "undecided"]
@@ -63,6 +64,8 @@ class SubjectManifest:
     """Formula that clipped."""
     clip_norm: float
     """Bound C of the clipped gradients, in gradient units."""
+    stabiliser: float = 0.0
+    """What the clipping adds to each norm."""
 
 
 @final
@@ -174,6 +177,19 @@ class AxisFinding:
 
 @final
 @dataclass(frozen=True, kw_only=True)
+class Counterexample:
+    """The record that moved furthest, at equal shape where one did, with its gradients."""
+
+    case: str
+    """Name of the case."""
+    record: str
+    """Id of the record."""
+    gradients: ArrayRef | None = None
+    """``base_gradient``, ``case_gradient``, and both clipped; None before they are saved."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
 class ArmResult:
     """One stack under audit: what ran, whether it counts, and what moved."""
 
@@ -201,6 +217,8 @@ class ArmResult:
     """Mean loss of the base batch; NaN where the subject gives none."""
     gradient_digests: dict[str, str]
     """Digest of each base record's gradient, for replay."""
+    counterexample: Counterexample | None = None
+    """Whose gradients were saved; None if nothing moved."""
 
     @property
     def worst(self) -> AxisFinding | None:
@@ -224,34 +242,3 @@ class ArmResult:
     def axis(self, name: Axis) -> AxisFinding | None:
         """The finding on one axis, or None if the axis was not run."""
         return next((finding for finding in self.axes if finding.axis == name), None)
-
-
-@final
-@dataclass(frozen=True, kw_only=True)
-class AuditResult:
-    """An isolation audit: the stack under test, and the repairs that were tried."""
-
-    subject: ArmResult
-    """The stack under test."""
-    repairs: tuple[ArmResult, ...]
-    """Stacks tried in its place, in the order in which they ran."""
-    record_ids: tuple[str, ...]
-    """The base batch."""
-    clip_norm: float
-    """Bound C, in gradient units."""
-
-    @property
-    def verdict(self) -> ArmVerdict:
-        """The verdict on the stack under test."""
-        return self.subject.verdict
-
-    @property
-    def exit_code(self) -> int:
-        """0: isolated on the path that ran; 1: coupled; 2: undecided."""
-        return {"isolated": 0, "coupled": 1, "undecided": 2}[self.subject.verdict]
-
-    @property
-    def proven_repairs(self) -> tuple[ArmResult, ...]:
-        """The repairs that were isolated, fastest first."""
-        isolated = [arm for arm in self.repairs if arm.verdict == "isolated"]
-        return tuple(sorted(isolated, key=lambda arm: arm.seconds_per_step))

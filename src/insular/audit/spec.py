@@ -39,3 +39,38 @@ class IsolationSpec:
         _check.non_negative_finite(stabiliser=self.stabiliser)
         _check.at_least(1, extra_padding_tokens=self.extra_padding_tokens)
         _check.at_least(0, seed=self.seed)
+
+
+RADII_OVER_CLIP_NORM = (1e-3, 1e-2, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
+"""Radii at which saved gradients are clipped again, in units of the run's own clip norm."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class SensitivitySpec:
+    """The settings of one sensitivity audit, all of them fixed before it starts."""
+
+    clip_norm: float
+    """Bound C of the run, in gradient units."""
+    stabiliser: float = 0.0
+    """Added to each norm by the clipping under test; Opacus adds 1e-6."""
+    margin: float = 1e-4
+    """How far a ratio must exceed 1, besides ten times the distance of an identical repeat."""
+    seed: int = 0
+    """Seed that is set before every evaluation."""
+
+    def __post_init__(self) -> None:
+        """Refuse values outside their rule."""
+        _check.positive_finite(clip_norm=self.clip_norm, margin=self.margin)
+        _check.non_negative_finite(stabiliser=self.stabiliser)
+        _check.at_least(0, seed=self.seed)
+
+    @property
+    def radii(self) -> tuple[float, ...]:
+        """Radii of the exploratory analysis, ascending, the run's own among them."""
+        return tuple(self.clip_norm * factor for factor in RADII_OVER_CLIP_NORM)
+
+    @property
+    def validation_radii(self) -> tuple[float, float]:
+        """The two radii of the fresh validation: the run's own, and a tenth of it."""
+        return (self.clip_norm, self.clip_norm * 0.1)

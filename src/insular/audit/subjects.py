@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -137,3 +138,22 @@ class Subject(ABC):
         """
         del records, width
         return None
+
+
+def evaluate_seeded(
+    subject: Subject, records: Sequence[TokenisedRecord], *, width: int, seed: int
+) -> Evaluation:
+    """Evaluate after setting the seed, and leave the global generators as they were.
+
+    Args:
+        subject: The stack under test.
+        records: The batch, in order.
+        width: Padded length, in tokens.
+        seed: Seed of whatever the stack draws.
+
+    Returns:
+        What the subject computed.
+    """
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return subject.evaluate(records, width=width)

@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from insular.audit.witness_results import WitnessResult
 
 _DEFAULT = AuditSpec()
-N_STEPS = 34
-"""Lines that one arm reports, about: cases, checks, and locating what moved."""
+N_LINES = {"screen": 11, "census": 5, "growth": 11, "localisation": 17, "pair": 6}
+"""Lines that a task reports, about, by the first word of its name."""
+N_ARM_LINES = 34
+"""The same of an arm: cases, checks, and locating what moved."""
 
 
 def audit(
@@ -47,6 +49,24 @@ def audit(
     repairs: Annotated[
         str, typer.Option(help="Stacks to try as repairs, by comma; none for none.")
     ] = ",".join(_DEFAULT.repairs),
+    parts: Annotated[
+        str,
+        typer.Option(help="Parts by comma: isolation (always), census, sensitivity, localisation."),
+    ] = ",".join(_DEFAULT.parts),
+    candidates: Annotated[
+        int, typer.Option(help="Most records that the sensitivity screen adds.")
+    ] = _DEFAULT.candidates,
+    noise_multiplier: Annotated[
+        float, typer.Option(help="Noise of the run to price: its standard deviation over C.")
+    ] = _DEFAULT.noise_multiplier,
+    sampling_prob: Annotated[float, typer.Option(help="Poisson rate of that run.")] = (
+        _DEFAULT.sampling_prob
+    ),
+    steps: Annotated[int, typer.Option(help="Steps of that run.")] = _DEFAULT.steps,
+    delta: Annotated[float, typer.Option(help="Delta of every epsilon.")] = _DEFAULT.delta,
+    keep_gradients: Annotated[
+        str, typer.Option(help="Gradients to save: all, or pair for the selected pair alone.")
+    ] = _DEFAULT.keep_gradients,
     gradients: Annotated[
         str, typer.Option(help="Per-record gradients: hooks, opacus, func or loop.")
     ] = _DEFAULT.gradients,
@@ -89,6 +109,7 @@ def audit(
     given = {f.name: context.params[f.name] for f in fields(AuditSpec) if f.name in context.params}
     given["repairs"] = _names(repairs) if repairs != "none" else ()
     given["lora_targets"] = _names(lora_targets)
+    given["parts"] = _names(parts)
     typed = {name for name in given if _was_typed(context, name)}
     spec = _spec(given, typed, config)
     folder = out or _default_folder(spec)
@@ -113,13 +134,13 @@ def _default_folder(spec: AuditSpec) -> Path:
 
 def _run(spec: AuditSpec, folder: Path, *, workers: int, json: str, quiet: bool) -> int:
     """Run the audit, print it, and give its exit code."""
-    from insular.cli.progress import ArmProgress
+    from insular.cli.progress import TaskProgress
     from insular.evidence import available_cores
-    from insular.recipes.isolation import PAGE, audit_stack
+    from insular.recipes.audit import PAGE, audit_stack
     from insular.recipes.isolation_summary import isolation_summary, summary_blocks
     from insular.reports.terminal import results_console
 
-    with ArmProgress(N_STEPS, quiet=quiet) as progress:
+    with TaskProgress(n_lines, quiet=quiet) as progress:
         result = audit_stack(
             spec,
             folder,
@@ -133,6 +154,18 @@ def _run(spec: AuditSpec, folder: Path, *, workers: int, json: str, quiet: bool)
             console.print(block, soft_wrap=isinstance(block, str))  # a command must not break
         console.print(f"Page:   {folder / PAGE}", soft_wrap=True)
     return result.exit_code
+
+
+def n_lines(task: str) -> int:
+    """About how many lines a task reports.
+
+    Args:
+        task: Its name.
+
+    Returns:
+        The number.
+    """
+    return N_LINES.get(task.partition(" ")[0], N_ARM_LINES)
 
 
 def _spec(given: dict[str, Any], typed: set[str], config: Path | None) -> AuditSpec:

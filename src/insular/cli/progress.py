@@ -1,7 +1,8 @@
-"""Progress on standard error: one line an arm on a terminal, plain lines elsewhere."""
+"""Progress on standard error: one line a task on a terminal, plain lines elsewhere."""
 
 import sys
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, final
 
@@ -10,16 +11,16 @@ if TYPE_CHECKING:
 
 
 @final
-class ArmProgress:
-    """Shows what each arm is doing. Say nothing with ``quiet``.
+class TaskProgress:
+    """Shows what each task is doing. Say nothing with ``quiet``.
 
-    On a terminal the arms are lines that change in place. Elsewhere a line is printed when an arm
+    On a terminal the tasks are lines that change in place. Elsewhere a line is printed when a task
     starts and when it ends, so that a log stays short.
     """
 
-    def __init__(self, n_steps: int, *, quiet: bool) -> None:
-        """``n_steps`` is how many lines an arm reports, about."""
-        self._n_steps = n_steps
+    def __init__(self, n_lines: Callable[[str], int], *, quiet: bool) -> None:
+        """``n_lines`` says about how many lines a task reports."""
+        self._n_lines = n_lines
         self._quiet = quiet
         self._bars: dict[str, TaskID] = {}
         self._started: dict[str, float] = {}
@@ -29,8 +30,8 @@ class ArmProgress:
             from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
             self._live = Progress(
-                TextColumn("{task.description:<14}"),
-                BarColumn(bar_width=20),
+                TextColumn("{task.description:<20.20}"),
+                BarColumn(bar_width=16),
                 TextColumn("{task.fields[doing]:<24.24}"),
                 TimeElapsedColumn(),
                 console=Console(stderr=True, width=80),
@@ -52,32 +53,32 @@ class ArmProgress:
         if self._live is not None:
             self._live.stop()
 
-    def __call__(self, arm: str, line: str) -> None:
-        """Take one line of one arm; an empty arm is the preparation."""
+    def __call__(self, task: str, line: str) -> None:
+        """Take one line of one task; an empty task is the preparation."""
         if self._quiet:
             return
         if self._live is None:
-            self._print(arm, line)
+            self._print(task, line)
             return
-        name = arm or "preparing"
+        name = task or "preparing"
         if name not in self._bars:
-            total = self._n_steps if arm else None
+            total = self._n_lines(task) if task else None
             self._bars[name] = self._live.add_task(name, total=total, doing=line)
         done = line.startswith("done")
-        if arm and "" not in self._bars and "preparing" in self._bars:
+        if task and "" not in self._bars and "preparing" in self._bars:
             self._live.update(self._bars["preparing"], total=1, completed=1, doing="done")
         if done:
-            self._live.update(self._bars[name], completed=self._n_steps, doing=line)
+            self._live.update(self._bars[name], completed=self._n_lines(task), doing=line)
         else:
             self._live.update(self._bars[name], advance=1, doing=line)
 
-    def _print(self, arm: str, line: str) -> None:
-        """A line at the start and at the end of an arm."""
-        if not arm:
+    def _print(self, task: str, line: str) -> None:
+        """A line at the start and at the end of a task."""
+        if not task:
             print(f"  {line}", file=sys.stderr, flush=True)  # noqa: T201
         elif line.startswith("done"):
-            seconds = time.monotonic() - self._started.get(arm, time.monotonic())
-            print(f"  {arm}: {line}, {seconds:.0f} s", file=sys.stderr, flush=True)  # noqa: T201
-        elif arm not in self._started:
-            self._started[arm] = time.monotonic()
-            print(f"  {arm}: running", file=sys.stderr, flush=True)  # noqa: T201
+            seconds = time.monotonic() - self._started.get(task, time.monotonic())
+            print(f"  {task}: {line}, {seconds:.0f} s", file=sys.stderr, flush=True)  # noqa: T201
+        elif task not in self._started:
+            self._started[task] = time.monotonic()
+            print(f"  {task}: running", file=sys.stderr, flush=True)  # noqa: T201

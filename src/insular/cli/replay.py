@@ -22,13 +22,13 @@ def replay(
     Exit code 0: all the same. 1: not the same, on the same path. 2: the path differs, or the
     evidence cannot be replayed.
     """
-    from insular.cli.audit import N_STEPS
-    from insular.cli.progress import ArmProgress
+    from insular.cli.audit import n_lines
+    from insular.cli.progress import TaskProgress
     from insular.evidence import available_cores
     from insular.recipes.replay import replay as repeat
     from insular.reports.terminal import results_console, verdict_panel
 
-    with ArmProgress(N_STEPS, quiet=quiet) as progress:
+    with TaskProgress(n_lines, quiet=quiet) as progress:
         result = repeat(
             run,
             only_subject=subject_only,

@@ -11,7 +11,7 @@ def report(
 ) -> None:
     """Render a run's page again from its evidence, and print where it lies."""
     from insular.evidence import RunStore
-    from insular.recipes.isolation import write_page
+    from insular.recipes.audit import write_page
 
     store = RunStore.open(run)
     store.verify()

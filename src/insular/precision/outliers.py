@@ -96,7 +96,7 @@ class NoOutliers(OutlierRule):
         return OutlierSplit(scale=row_max)
 
 
-class _ThresholdRule(OutlierRule):
+class ThresholdRule(OutlierRule):
     """A rule that tests magnitudes against a threshold, itself rounded to float16."""
 
     def __init__(self, threshold: float) -> None:
@@ -126,7 +126,7 @@ class _ThresholdRule(OutlierRule):
 
 
 @final
-class BatchedOutliers(_ThresholdRule):
+class BatchedOutliers(ThresholdRule):
     """One union over every row of the batch. Couples records: LLM.int8 as shipped."""
 
     name = "batched"
@@ -144,7 +144,7 @@ class BatchedOutliers(_ThresholdRule):
 
 
 @final
-class RecordOutliers(_ThresholdRule):
+class RecordOutliers(ThresholdRule):
     """One set per record, from its own real rows only.
 
     Guarantees:
@@ -170,7 +170,7 @@ class RecordOutliers(_ThresholdRule):
 
 
 @final
-class TokenOutliers(_ThresholdRule):
+class TokenOutliers(ThresholdRule):
     """One set per row: only the cells that reach the threshold."""
 
     name = "token"

@@ -6,6 +6,7 @@ from typing import final
 import torch
 from jaxtyping import Bool
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from insular.errors import InvalidArgumentError
 
@@ -60,7 +61,7 @@ class RowOwnership:
             )
 
 
-def announce_masks(model: nn.Module, ownership: RowOwnership) -> None:
+def announce_masks(model: nn.Module, ownership: RowOwnership) -> RemovableHandle:
     """Make every forward of ``model`` announce its batch's mask to ``ownership``.
 
     Guarantees:
@@ -72,6 +73,9 @@ def announce_masks(model: nn.Module, ownership: RowOwnership) -> None:
         model: The root whose forward receives ``input_ids`` (or ``inputs_embeds``) and
             ``attention_mask``, by keyword or as first and second argument.
         ownership: Shared with the layers of the model.
+
+    Returns:
+        The hook's handle; its ``remove()`` ends the announcements.
     """
 
     def hook(module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
@@ -85,7 +89,7 @@ def announce_masks(model: nn.Module, ownership: RowOwnership) -> None:
         else:
             ownership.forget()
 
-    model.register_forward_pre_hook(hook, with_kwargs=True)
+    return model.register_forward_pre_hook(hook, with_kwargs=True)
 
 
 def _real_positions(mask: Tensor) -> Rows:

@@ -2,15 +2,15 @@
 
 import math
 
-from insular.audit.results import AuditResult
+from insular.audit.audit_results import AuditResult
 from insular.recipes._isolation_words import (
     LOSS_TOLERANCE_NATS,
     Arm,
-    amount,
     arms_of,
     between,
     seconds,
 )
+from insular.recipes._numbers import amount, counted
 from insular.reports import Cell, Code, Inline, Paragraph, paragraph
 
 
@@ -143,6 +143,8 @@ def not_tested(result: AuditResult) -> tuple[Cell, ...]:
         f"Other records. {len(result.record_ids)} records were watched while others changed."
         " Where nothing moved, that is evidence for these records and no proof for all.",
     ]
+    points += _of_the_parts(result)
+    points += [f"Not run: {reason}" for reason in result.skipped]
     absent = [check.name for check in checks if check.detail.startswith("not applicable")]
     if absent:
         points.append(f"Checks that do not apply to this stack: {', '.join(absent)}.")
@@ -158,6 +160,36 @@ def not_tested(result: AuditResult) -> tuple[Cell, ...]:
             )
         )
     return tuple(points)
+
+
+def _of_the_parts(result: AuditResult) -> list[Cell]:
+    """What the sensitivity, the census and the localisation leave open, and those that are not."""
+    points: list[Cell] = []
+    if (found := result.sensitivity) is not None:
+        n, size = len(found.screen.candidates), len(found.screen.baseline)
+        points += [
+            f"The largest ratio that there is. A sensitivity is a supremum, and a screen a lower"
+            f" bound of it: here the largest of {counted(n, 'candidate')} beside one baseline of"
+            f" {counted(size, 'record')}. No search was made for records that do worse.",
+            "The sensitivity of later steps. The epsilon of the run assumes that every step has the"
+            " measured ratio; it was measured at the adapters' start alone.",
+            "How often natural batches exceed the bound: the validated pair was selected.",
+        ]
+    if result.census is not None:
+        points.append(
+            "What an altered column does. The census counts columns in the forward pass, and not"
+            " how far a gradient moves."
+        )
+    if result.localisation is not None:
+        points.append("Other pairs: where the influence enters was traced for one pair.")
+    names = {
+        "sensitivity": result.sensitivity,
+        "census": result.census,
+        "localisation": result.localisation,
+    }
+    if absent := [name for name, part in names.items() if part is None]:
+        points.append(f"Parts that did not run, or do not apply: {', '.join(absent)}.")
+    return points
 
 
 def _randomness(mode: str) -> str:

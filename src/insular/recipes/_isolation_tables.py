@@ -3,7 +3,8 @@
 import math
 from collections.abc import Sequence
 
-from insular.recipes._isolation_words import AXIS_WORDS, KINDS, Arm, amount, ids, nats, seconds
+from insular.recipes._isolation_words import AXIS_WORDS, KINDS, Arm, ids, nats, seconds
+from insular.recipes._numbers import amount
 from insular.reports import Cell, Code, Facts, Figure, Table
 
 

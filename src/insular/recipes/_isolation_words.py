@@ -5,18 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
-from insular.audit.results import (
-    ArmResult,
-    ArmVerdict,
-    AuditResult,
-    AxisFinding,
-    CaseResult,
-    Influence,
-)
+from insular.audit.audit_results import AuditResult
+from insular.audit.results import ArmResult, ArmVerdict, AxisFinding, CaseResult, Influence
 from insular.audit.spec import EQUAL_SHAPE_AXES, Axis
+from insular.recipes._numbers import RESULTS_FILE, amount
 from insular.reports import Code, Inline, Number, Paragraph, VerdictKind, paragraph
 
-RESULTS_FILE = "results.json"
 LOSS_TOLERANCE_NATS = 0.05
 """A repair whose mean loss differs by less computes nearly the same model."""
 KINDS: dict[ArmVerdict, VerdictKind] = {"isolated": "good", "coupled": "bad", "undecided": "open"}
@@ -71,13 +65,6 @@ def arms_of(result: AuditResult) -> tuple[Arm, ...]:
     """The stack under test, then the repairs."""
     repairs = (Arm(result=arm, place=f"/repairs/{i}") for i, arm in enumerate(result.repairs))
     return (Arm(result=result.subject, place="/subject"), *repairs)
-
-
-def amount(value: float | None) -> str:
-    """A number to three digits; exactly 0 is ``0``."""
-    if value is None:
-        return "not shown"
-    return "not a number" if math.isnan(value) else f"{value:.3g}"
 
 
 def nats(value: float) -> str:

@@ -1,115 +1,61 @@
-"""Run one arm of an audit: build a stack, audit it. Importable by worker processes."""
+"""One arm of an audit as a task: does anything move in this stack?"""
 
-import os
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast, final
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from insular.audit.results import ArmResult
-from insular.recipes.spec import AuditSpec, StackName
+from insular.evidence import ArrayRef
+from insular.recipes.parallel import Job
+from insular.recipes.sources import Source
+from insular.recipes.spec import AuditSpec
+from insular.recipes.tasks import Output, Task
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from insular.audit.model_subject import ModelSubject
-    from insular.audit.subjects import Subject
     from insular.recipes.text import AuditText
 
-_last_built: "dict[tuple[AuditSpec, str], ModelSubject]" = {}
-"""The stack that the last job of this process used: jobs on one stack load it once."""
 
+def arm_task(spec: AuditSpec, source: Source, text: "AuditText") -> Task:
+    """The task that audits one stack.
 
-@final
-@dataclass(frozen=True, kw_only=True)
-class ArmOutput:
-    """What an arm hands back: the result, and the arrays of its counter-example."""
+    Args:
+        spec: The audit.
+        source: Gives the stack.
+        text: Base batch and spares.
 
-    result: ArmResult
-    """The result."""
-    arrays: "dict[str, np.ndarray]"
-    """Gradients of the worst record in both batches; empty if nothing moved."""
+    Returns:
+        The task.
+    """
+    return Task(
+        job=Job(name=source.name, work=run_arm, args=(spec, source, text)),
+        slug=f"arm-{source.slug}",
+        kind=ArmResult,
+        attach=_attach,
+    )
 
 
 def run_arm(
-    spec: AuditSpec,
-    stack: str,
-    text: "AuditText",
-    *,
-    progress: Callable[[str], None] | None = None,
-) -> ArmOutput:
-    """Build a stack and audit it in this process.
+    spec: AuditSpec, source: Source, text: "AuditText", *, progress: Callable[[str], None]
+) -> Output:
+    """Audit one stack in this process, at its own clip norm where it clips by itself.
 
     Args:
         spec: The audit.
-        stack: Name of the stack.
+        source: Gives the stack.
         text: Base batch and spares.
         progress: Called with a short line before each evaluation.
 
     Returns:
-        Result and arrays.
-    """
-    subject = built_subject(spec, stack, progress=progress)
-    return audit_subject(spec, subject, text, progress=progress)
-
-
-def built_subject(
-    spec: AuditSpec, stack: str, *, progress: Callable[[str], None] | None = None
-) -> "ModelSubject":
-    """The named stack in this process: the one that the last job used, or else a new one.
-
-    Args:
-        spec: The audit.
-        stack: Name of the stack.
-        progress: Called with a short line before loading.
-
-    Returns:
-        The subject, with as many threads as the spec says.
-    """
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    import torch
-
-    from insular.recipes.stacks import build_stack
-
-    torch.set_num_threads(spec.threads)
-    key = (spec, stack)
-    if key not in _last_built:
-        if progress is not None:
-            progress("loading")
-        forget_built()  # before the next one is loaded: two models need twice the memory
-        _last_built[key] = build_stack(spec, cast(StackName, stack))[0]
-    return _last_built[key]
-
-
-def forget_built() -> None:
-    """Let go of the stack that this process keeps."""
-    _last_built.clear()
-
-
-def audit_subject(
-    spec: AuditSpec,
-    subject: "Subject",
-    text: "AuditText",
-    *,
-    progress: Callable[[str], None] | None = None,
-) -> ArmOutput:
-    """Audit a subject in this process, at its own clip norm where it clips by itself.
-
-    Args:
-        spec: The audit.
-        subject: The stack under test.
-        text: Base batch and spares.
-        progress: Called with a short line before each evaluation.
-
-    Returns:
-        Result and arrays.
+        An :class:`ArmResult`, and the gradients of its counter-example.
     """
     from insular.audit.isolation import audit_isolation
     from insular.audit.spec import IsolationSpec
-    from insular.precision.stock import quiet_bitsandbytes
 
-    own = subject.facts()
-    arrays: dict[str, np.ndarray] = {}
-    with quiet_bitsandbytes():
+    arrays: dict[str, dict[str, np.ndarray]] = {}
+    with source.subject(progress) as subject:
+        own = subject.facts()
         result = audit_isolation(
             subject,
             text.base,
@@ -121,6 +67,14 @@ def audit_subject(
                 seed=spec.seed,
             ),
             progress=progress,
-            keep=arrays.update,
+            keep=lambda saved: arrays.update({f"counterexample-{source.slug}": saved}),
         )
-    return ArmOutput(result=result, arrays=arrays)
+    return Output(result=result, arrays=arrays)
+
+
+def _attach(result: ArmResult, refs: Mapping[str, ArrayRef]) -> ArmResult:
+    """Put the reference of the saved gradients into the counter-example."""
+    if result.counterexample is None or not refs:
+        return result
+    (gradients,) = refs.values()
+    return replace(result, counterexample=replace(result.counterexample, gradients=gradients))

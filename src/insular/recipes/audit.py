@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
-from insular.audit.results import ArmResult, AuditResult
+from insular.audit.audit_results import AuditResult
 from insular.errors import EvidenceError, InsularError
 from insular.evidence import (
     InputFact,
@@ -15,19 +16,16 @@ from insular.evidence import (
     from_toml,
     to_toml,
 )
-from insular.recipes.arm import ArmOutput, audit_subject, forget_built, run_arm
-from insular.recipes.inputs import AuditInputs, Progress, prepare_inputs, silent
+from insular.recipes.inputs import Progress, prepare_inputs, silent
 from insular.recipes.isolation_page import isolation_page
-from insular.recipes.parallel import Job, run_jobs
+from insular.recipes.plan import measure
 from insular.recipes.spec import AuditSpec
-from insular.recipes.text import AuditText
+from insular.recipes.tasks import run_tasks
 from insular.reports.page import render
 
 KIND = "audit.isolation"
 SPEC_FILE = "run.toml"
 RESULT = "results"
-SLOW_ARMS = ("llm-int8", "singleton")
-"""Arms that start first, so that workers end together."""
 PAGE = "report.html"
 
 
@@ -41,12 +39,14 @@ def audit_stack(
 ) -> AuditResult:
     """Audit a built stack, or a callable, and its repairs.
 
-    Evidence is written as it comes: a killed run keeps every finished arm, and running it again
+    Evidence is written as it comes: a killed run keeps every finished task, and running it again
     with the same settings goes on from there.
 
     Guarantees:
-        * ``out`` holds ``run.toml``, which repeats the run; one result per arm; all of them in
-          ``results.json``; the counter-example's gradients; the page.
+        * ``out`` holds ``run.toml``, which repeats the run; one result per task; all of them in
+          ``results.json``; gradients to compute the distances from again; the page.
+        * Every distance that has saved gradients was computed again from those alone; a mismatch
+          fails the run, and the results are kept.
         * No file holds record text.
 
     Args:
@@ -58,24 +58,29 @@ def audit_stack(
 
     Returns:
         The result.
+
+    Raises:
+        EvidenceError: If ``out`` holds another run, or a distance does not come out again.
     """
     report = progress or silent
     inputs = prepare_inputs(spec, report)
     store = _open(spec, out, command=command, inputs=inputs.facts)
     with _status(store):
-        if spec.subject:
-            output = subject_arm(spec, inputs, report)
-            _write_arm(store, "subject", output)
-            arms = [output.result]
-        else:
-            arms = _built_arms(spec, store, inputs.text, workers=workers, progress=report)
-        result = AuditResult(
-            subject=arms[0],
-            repairs=tuple(arms[1:]),
-            record_ids=tuple(record.id for record in inputs.text.base),
-            clip_norm=arms[0].manifest.clip_norm,
+        result = measure(
+            spec,
+            inputs,
+            partial(
+                run_tasks,
+                store=store,
+                # a subject that the user built stays in this process
+                workers=1 if spec.subject else workers,
+                progress=report,
+            ),
         )
+        report("", "computing every distance again")
+        result = _reconciled(result, store)
         store.write_result(RESULT, result)
+        _refuse_mismatch(result)
         store.finish("complete")
     write_page(store)
     return result
@@ -159,54 +164,22 @@ def _status(store: RunStore) -> Iterator[None]:
         raise
 
 
-def _built_arms(
-    spec: AuditSpec, store: RunStore, text: AuditText, *, workers: int, progress: Progress
-) -> list[ArmResult]:
-    """The stack under test, then its repairs; finished ones are read instead of run."""
-    names = [spec.stack, *(name for name in spec.repairs if name != spec.stack)]
-    waiting = [name for name in names if not store.has_result(f"arm-{name}")]
-    for name in names:
-        if name not in waiting:
-            progress(name, "done before")
+def _reconciled(result: AuditResult, store: RunStore) -> AuditResult:
+    """The result with its distances computed again from the saved arrays."""
+    from insular.audit.reconciliation import reconcile
 
-    def finished(name: str, output: ArmOutput) -> None:
-        _write_arm(store, name, output)
-        progress(name, "done")
-
-    waiting.sort(key=lambda name: name not in SLOW_ARMS)
-    jobs = [Job(name=name, work=run_arm, args=(spec, name, text)) for name in waiting]
-    run_jobs(jobs, workers=workers, progress=progress, finished=finished)
-    forget_built()
-    return [store.read_result(f"arm-{name}", ArmResult) for name in names]
-
-
-def subject_arm(spec: AuditSpec, inputs: AuditInputs, progress: Progress) -> ArmOutput:
-    """Audit a callable, or a subject that the user built, in this process.
-
-    Args:
-        spec: Names it.
-        inputs: It, and the records.
-        progress: Called with a line before each evaluation.
-
-    Returns:
-        Result and arrays.
-    """
-    from insular.audit.callable_subject import CallableSubject
-    from insular.audit.subjects import Subject
-
-    found = inputs.under_test
-    if isinstance(found, Subject):
-        subject: Subject = found
-    else:
-        assert found is not None
-        subject = CallableSubject(found, name=spec.subject, decode=inputs.decode)
-    return audit_subject(
-        spec, subject, inputs.text, progress=lambda line: progress(spec.subject, line)
+    stabiliser = result.subject.manifest.stabiliser
+    return replace(
+        result, reconciliation=reconcile(result, store.read_arrays, stabiliser=stabiliser)
     )
 
 
-def _write_arm(store: RunStore, name: str, output: ArmOutput) -> None:
-    """Write one arm's arrays and result."""
-    if output.arrays:
-        store.write_arrays(f"counterexample-{name}", output.arrays)
-    store.write_result(f"arm-{name}", output.result)
+def _refuse_mismatch(result: AuditResult) -> None:
+    """Fail the run if a distance did not come out the same."""
+    found = result.reconciliation
+    if found is not None and not found.agrees:
+        raise EvidenceError(
+            f"{len(found.mismatches)} of {found.n_distances} distances must agree with the saved"
+            f" gradients within {found.tolerance:g}, the first that does not: "
+            f"{found.mismatches[0]}; the results are kept, and do not count."
+        )

@@ -31,10 +31,8 @@ class AuditInputs:
     """Base batch and spares."""
     facts: tuple[InputFact, ...]
     """Names and digests, for the manifest."""
-    decode: Callable[[Sequence[int]], str]
-    """Tokens back to text."""
-    under_test: "Callable[..., Any] | Subject | None"
-    """The callable or subject that ``spec.subject`` names, or None."""
+    under_test: "Subject | None"
+    """What ``spec.subject`` names, a callable as a subject; None for a built stack."""
 
 
 def load_subject(path: str) -> "Callable[..., Any] | Subject":
@@ -96,8 +94,9 @@ def prepare_inputs(spec: AuditSpec, report: Progress) -> AuditInputs:
         return AuditInputs(
             text=text,
             facts=(text.fact,),
-            decode=lambda tokens: "".join(chr(t) for t in tokens),
-            under_test=under_test,
+            under_test=_as_subject(
+                under_test, spec, decode=lambda tokens: "".join(chr(t) for t in tokens)
+            ),
         )
     from insular.models.loading import load_decoder
 
@@ -110,8 +109,9 @@ def prepare_inputs(spec: AuditSpec, report: Progress) -> AuditInputs:
     return AuditInputs(
         text=text,
         facts=(text.fact, model),
-        decode=lambda tokens: tokenizer.decode(list(tokens)),
-        under_test=under_test,
+        under_test=None
+        if under_test is None
+        else _as_subject(under_test, spec, decode=lambda tokens: tokenizer.decode(list(tokens))),
     )
 
 
@@ -130,3 +130,18 @@ def _takes_texts(under_test: "Callable[..., Any] | Subject", name: str) -> bool:
     from insular.audit.subjects import Subject
 
     return not isinstance(under_test, Subject) and parameter_kind(under_test, name=name) == "texts"
+
+
+def _as_subject(
+    under_test: "Callable[..., Any] | Subject",
+    spec: AuditSpec,
+    *,
+    decode: Callable[[Sequence[int]], str],
+) -> "Subject":
+    """What is under test as a subject; a callable gets its texts from ``decode``."""
+    from insular.audit.callable_subject import CallableSubject
+    from insular.audit.subjects import Subject
+
+    if isinstance(under_test, Subject):
+        return under_test
+    return CallableSubject(under_test, name=spec.subject, decode=decode)

@@ -2,10 +2,12 @@
 
 import shlex
 
-from insular.audit.results import AuditResult
+from insular.audit.audit_results import AuditResult
 from insular.evidence import InputFact, RunManifest
 from insular.recipes import _isolation_tables as tables
-from insular.recipes._isolation_advice import not_tested, price, repair_sentence
+from insular.recipes._census_section import census_section
+from insular.recipes._checks_section import checks_section
+from insular.recipes._isolation_advice import not_tested, repair_sentence
 from insular.recipes._isolation_words import (
     KINDS,
     Arm,
@@ -14,6 +16,9 @@ from insular.recipes._isolation_words import (
     path_sentence,
     rounding_sentence,
 )
+from insular.recipes._localisation_section import localisation_blocks
+from insular.recipes._price_section import lead_price, price_section
+from insular.recipes._sensitivity_section import sensitivity_section
 from insular.reports import (
     Block,
     Code,
@@ -52,25 +57,29 @@ def isolation_page(
         The page, for :func:`insular.reports.render`.
     """
     arms = arms_of(result)
-    lead = [headline(result), path_sentence(arms[0]), price(result)[0]]
+    lead = [headline(result), path_sentence(arms[0]), lead_price(result)]
     if result.verdict == "isolated" and (rounding := rounding_sentence(arms[0])):
         lead.insert(2, rounding)
     if result.verdict != "isolated":
         lead.append(repair_sentence(result))
+    checks = checks_section(result, arms)
     sections = [
         _movements(result, arms[0], folder=run_folder or f"runs/{manifest.name}"),
         _repairs(result, arms),
-        Section(heading="Price", blocks=price(result)),
+        *sensitivity_section(result),
+        price_section(result),
         _axes(arms),
-        _entry(arms),
-        _checks(arms),
+        *census_section(result),
+        _entry(result, arms),
+        checks,
         Section(heading="What was not tested", blocks=(Points(items=not_tested(result)),)),
         _path(arms, clip_norm=result.clip_norm),
         _cases(arms),
         _repeat(manifest, folder=run_folder or f"runs/{manifest.name}"),
     ]
     if result.verdict == "undecided":
-        sections.insert(0, sections.pop(5))
+        sections.remove(checks)
+        sections.insert(0, checks)
     return Page(
         title=f"Isolation audit: {result.subject.arm} on {result.subject.manifest.model}",
         verdict=_WORDS[result.verdict],
@@ -124,7 +133,7 @@ def _axes(arms: tuple[Arm, ...]) -> Section:
     """What moved in which arm."""
     drawing = tables.influence_drawing(arms)
     return Section(
-        heading="How far, and how often",
+        heading="What moves a record, and how far",
         blocks=(
             *((drawing,) if drawing else ()),
             *(tables.axes_table(arm, folded=arm is not arms[0]) for arm in arms),
@@ -132,30 +141,21 @@ def _axes(arms: tuple[Arm, ...]) -> Section:
     )
 
 
-def _entry(arms: tuple[Arm, ...]) -> Section:
-    """Where the difference enters."""
+def _entry(result: AuditResult, arms: tuple[Arm, ...]) -> Section:
+    """Where the difference enters; for the selected pair, all modules that it comes from."""
     mine = tables.entry_table(arms[:1], folded=False)
     others = tables.entry_table(arms[1:], folded=True)
     found = tuple(table for table in (mine, others) if table is not None)
     if not found:
         text = paragraph("No difference was located: nothing moved, or no module can be observed.")
-        return Section(heading="Where it enters", blocks=(text,))
+        return Section(heading="Where it enters", blocks=(text, *localisation_blocks(result)))
     text = paragraph(
         "A record computes the same as in its base run up to this module. Later layers amplify an"
         " early difference, so the module is where the coupling enters and not the whole of it;"
         " the same mechanism may act again further on."
     )
-    return Section(heading="Where it enters", blocks=(text, *found))
-
-
-def _checks(arms: tuple[Arm, ...]) -> Section:
-    """The conditions of validity."""
-    text = paragraph("A measurement counts only where all checks hold. Failed ones stand first.")
-    shown = (
-        tables.checks_table(arm, folded=arm is not arms[0] and not arm.result.failed_checks)
-        for arm in arms
-    )
-    return Section(heading="Checks", blocks=(text, *shown))
+    blocks = (text, *found, *localisation_blocks(result))
+    return Section(heading="Where it enters", blocks=blocks)
 
 
 def _path(arms: tuple[Arm, ...], *, clip_norm: float) -> Section:

@@ -5,12 +5,11 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, final
 
-from insular.audit.results import AuditResult
-from insular.recipes._isolation_advice import price, repair_sentence
+from insular.audit.audit_results import AuditResult
+from insular.recipes._isolation_advice import repair_sentence
 from insular.recipes._isolation_words import (
     KINDS,
     Arm,
-    amount,
     arms_of,
     headline,
     ids,
@@ -18,7 +17,10 @@ from insular.recipes._isolation_words import (
     rounding_sentence,
     seconds,
 )
-from insular.reports import VerdictKind
+from insular.recipes._localisation_section import first_sentence
+from insular.recipes._numbers import amount
+from insular.recipes._price_section import lead_price, price_sentence
+from insular.reports import Paragraph, VerdictKind
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -65,7 +67,9 @@ def isolation_summary(result: AuditResult, *, run_folder: str) -> IsolationSumma
     if result.verdict == "isolated" and (rounding := rounding_sentence(arms[0])):
         paragraphs.append(rounding)
     if result.verdict == "coupled":
-        paragraphs.append(price(result)[0])
+        paragraphs += [lead_price(result), *_where(result)]
+    elif sentence := price_sentence(result):
+        paragraphs.append(sentence)
     if result.verdict != "isolated" and result.repairs:
         paragraphs.append(repair_sentence(result))
     return IsolationSummary(
@@ -74,11 +78,7 @@ def isolation_summary(result: AuditResult, *, run_folder: str) -> IsolationSumma
         paragraphs=tuple(part.plain.strip() for part in paragraphs),
         worst=_worst(arms[0]),
         arms=tuple(_row(arm, reference=result.subject.seconds_per_step) for arm in arms),
-        failed_checks=tuple(
-            f"{arm.result.arm}: {check.name}: {check.detail}"
-            for arm in arms
-            for check in arm.result.failed_checks
-        ),
+        failed_checks=_failed(result),
         replay=f"insular replay {shlex.quote(run_folder)}",
     )
 
@@ -108,6 +108,24 @@ def summary_blocks(summary: IsolationSummary) -> "tuple[RenderableType, ...]":
         )
     )
     return (*blocks, f"Replay: {summary.replay}")
+
+
+def _failed(result: AuditResult) -> tuple[str, ...]:
+    """Checks that failed, of the stacks and of the pair in them."""
+    pairs = () if result.sensitivity is None else result.sensitivity.arms
+    checks = [
+        *((arm.arm, check) for arm in (result.subject, *result.repairs) for check in arm.checks),
+        *((f"pair in {arm.stack}", check) for arm in pairs for check in arm.checks),
+    ]
+    return tuple(
+        f"{name}: {check.name}: {check.detail}" for name, check in checks if not check.passed
+    )
+
+
+def _where(result: AuditResult) -> tuple[Paragraph, ...]:
+    """The first module from which the selected pair's influence comes."""
+    found = result.localisation
+    return () if found is None or found.origins is None else (first_sentence(found.origins),)
 
 
 def _worst(arm: Arm) -> tuple[tuple[str, str], ...]:

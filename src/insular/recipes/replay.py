@@ -1,16 +1,20 @@
 """``insular replay``: run an audit again from its evidence and compare every recorded distance."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 from typing import final
 
-from insular.audit.results import ArmResult, AuditResult, CaseResult, ExecutionPath
+from insular.audit.audit_results import AuditResult
+from insular.audit.results import ExecutionPath
 from insular.errors import EvidenceError
 from insular.evidence import RunStore
-from insular.recipes.arm import ArmOutput, forget_built, run_arm
-from insular.recipes.audit import KIND, RESULT, read_spec, subject_arm
+from insular.recipes.audit import KIND, RESULT, read_spec
+from insular.recipes.comparison import measured
 from insular.recipes.inputs import Progress, prepare_inputs, silent
-from insular.recipes.parallel import Job, run_jobs
+from insular.recipes.plan import measure
+from insular.recipes.tasks import repeat_tasks
 
 
 @final
@@ -21,7 +25,7 @@ class ReplayResult:
     run: str
     """Folder of the run."""
     n_distances: int
-    """Recorded distances that were compared."""
+    """Recorded numbers and digests that were compared, times left out."""
     n_reproduced: int
     """Those that came out exactly the same."""
     path_differences: tuple[str, ...]
@@ -85,40 +89,45 @@ def replay(
             f"{run} was made from other inputs: {', '.join(changed) or 'their number'} changed;"
             " restore them to replay."
         )
-    arms = [recorded.subject, *(() if only_subject else recorded.repairs)]
-    again: dict[str, ArmResult] = {}
-
-    def finished(name: str, output: ArmOutput) -> None:
-        again[name] = output.result
-        report(name, "done")
-
-    if spec.subject:
-        finished(recorded.subject.arm, subject_arm(spec, inputs, report))
-    else:
-        jobs = [Job(name=arm.arm, work=run_arm, args=(spec, arm.arm, inputs.text)) for arm in arms]
-        run_jobs(jobs, workers=workers, progress=report, finished=finished)
-        forget_built()
-    return _compare(str(run), arms, again)
+    run_again = partial(repeat_tasks, workers=1 if spec.subject else workers, progress=report)
+    again = measure(spec, inputs, run_again, only_subject=only_subject)
+    return _compare(str(run), _same_arms(recorded, again), again)
 
 
-def _compare(run: str, arms: list[ArmResult], again: dict[str, ArmResult]) -> ReplayResult:
-    """Count equal distances, case by case."""
+def _same_arms(recorded: AuditResult, again: AuditResult) -> AuditResult:
+    """The recorded result without the arms that did not run again."""
+    names = {arm.arm for arm in again.repairs}
+    sensitivity = recorded.sensitivity
+    if sensitivity is not None:
+        kept = (arm for arm in sensitivity.arms[1:] if arm.stack in names)
+        sensitivity = replace(sensitivity, arms=(sensitivity.arms[0], *kept))
+    repairs = tuple(arm for arm in recorded.repairs if arm.arm in names)
+    return replace(recorded, repairs=repairs, sensitivity=sensitivity)
+
+
+def _compare(run: str, recorded: AuditResult, again: AuditResult) -> ReplayResult:
+    """Count equal numbers, arm by arm and part by part."""
     total = same = 0
-    mismatch, paths = "", []
-    for arm in arms:
-        new = again[arm.arm]
-        paths += [f"{arm.arm}: {line}" for line in path_differences(arm.path, new.path)]
-        for old_case, new_case in zip(arm.cases, new.cases, strict=True):
-            pairs = list(zip(_distances(old_case), _distances(new_case), strict=True))
-            equal = sum(repr(one) == repr(two) for one, two in pairs)
-            total, same = total + len(pairs), same + equal
-            if equal < len(pairs) and not mismatch:
-                mismatch = f"{arm.arm}, {old_case.name}"
+    mismatch = ""
+    now = measured(again)
+    for name, old in measured(recorded).items():
+        pairs = list(zip_longest(old, now.get(name, [])))
+        for one, two in pairs:
+            if repr(one) == repr(two):
+                same += 1
+            elif not mismatch:
+                mismatch = f"{name}, {(one or two)[0]}"
+        total += len(pairs)
+    arms = zip((recorded.subject, *recorded.repairs), (again.subject, *again.repairs), strict=False)
     return ReplayResult(
         run=run,
         n_distances=total,
         n_reproduced=same,
-        path_differences=tuple(paths),
+        path_differences=tuple(
+            f"{old.arm}: {line}"
+            for old, new in arms
+            for line in path_differences(old.path, new.path)
+        ),
         first_mismatch=mismatch,
     )
 
@@ -146,19 +155,3 @@ def path_differences(recorded: ExecutionPath, now: ExecutionPath) -> list[str]:
             if old.get(key) != new.get(key)
         ]
     return lines
-
-
-def _distances(case: CaseResult) -> list[float | None]:
-    """Every distance that a case records."""
-    return [
-        case.sum_ratio,
-        *(
-            value
-            for influence in case.influences
-            for value in (
-                influence.forward_max_abs,
-                influence.gradient_relative,
-                influence.clipped_distance,
-            )
-        ),
-    ]

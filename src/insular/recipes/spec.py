@@ -35,6 +35,15 @@ STACKS: dict[StackName, str] = {
 REPAIRS: tuple[StackName, ...] = ("record-owned", "threshold-0", "nf4", "bf16", "singleton")
 """What is tried in place of the stack under test."""
 
+Part = Literal["isolation", "census", "sensitivity", "localisation"]
+PARTS: dict[Part, str] = {
+    "isolation": "does anything move? Always run: it gives the verdict",
+    "census": "how often records decide each other's precision; int8 only",
+    "sensitivity": "how far one added record moves the clipped sum, and at what price",
+    "localisation": "which modules and columns it comes from; needs sensitivity",
+}
+"""The parts of an audit, in the order of the page."""
+
 ENGINES = ("hooks", "opacus", "func", "loop")
 PACKAGED_TEXTS = ("wikipedia", "shakespeare")
 
@@ -62,12 +71,26 @@ class AuditSpec:
     """Encoding of the file."""
     batch: int = 8
     """Records in the base batch."""
-    tokens: int = 48
+    tokens: int = 56
     """Longest record, in tokens; a longer one is cut, and counted."""
     clip_norm: float = 0.1
     """Bound C of the clipped gradients."""
     repairs: tuple[str, ...] = REPAIRS
     """Stacks to try in place of the one under test."""
+    parts: tuple[str, ...] = tuple(PARTS)
+    """Parts to run; ``isolation`` always runs."""
+    candidates: int = 32
+    """Most records that the sensitivity screen adds, one at a time."""
+    noise_multiplier: float = 1.0
+    """Noise of the run that the price is for: its standard deviation over C."""
+    sampling_prob: float = 0.01
+    """Poisson rate of that run."""
+    steps: int = 600
+    """Steps of that run."""
+    delta: float = 1e-5
+    """Delta of every epsilon."""
+    keep_gradients: str = "all"
+    """Gradients to save: ``all``, or ``pair`` for the selected pair alone."""
     gradients: str = "hooks"
     """What computes per-record gradients."""
     loss: str = "record_mean"
@@ -107,13 +130,18 @@ class AuditSpec:
             lambda: _check.one_of(("record_mean", "token_mean"), loss=self.loss),
             lambda: _check.one_of(("left", "right"), padding_side=self.padding_side),
             lambda: _check.one_of(("eager", "sdpa"), attention=self.attention),
+            lambda: _check.one_of(("all", "pair"), keep_gradients=self.keep_gradients),
             lambda: _check.at_least(2, batch=self.batch),
+            lambda: _check.at_least(1, candidates=self.candidates, steps=self.steps),
+            lambda: _check.positive_finite(noise_multiplier=self.noise_multiplier),
+            lambda: _check.probability(sampling_prob=self.sampling_prob, delta=self.delta),
             lambda: _check.at_least(4, tokens=self.tokens),
             lambda: _check.positive_finite(clip_norm=self.clip_norm),
             lambda: _check.at_least(1, lora_rank=self.lora_rank, threads=self.threads),
             lambda: _check.non_negative_finite(lora_b_std=self.lora_b_std),
             lambda: _check.at_least(0, seed=self.seed),
             *(lambda name=name: _check.one_of(STACKS, repairs=name) for name in self.repairs),
+            *(lambda name=name: _check.one_of(PARTS, parts=name) for name in self.parts),
         )
         found = []
         for rule in rules:
@@ -122,3 +150,9 @@ class AuditSpec:
             except InvalidArgumentError as error:
                 found.append(error)
         return found
+
+    def has(self, part: Part) -> bool:
+        """Whether a part is to run; localisation needs the pair that sensitivity selects."""
+        if part == "localisation":
+            return part in self.parts and "sensitivity" in self.parts
+        return part in self.parts or part == "isolation"

@@ -1,4 +1,4 @@
-"""The records of an audit: read, tokenised, divided into a base batch and spares."""
+"""The records of an audit: read, tokenised, divided into what each part works on."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,10 +21,48 @@ class AuditText:
     """As many records to bring in, none shorter than a base record."""
     width: int
     """Padded length of the base batch, in tokens."""
+    usable: tuple[TokenisedRecord, ...]
+    """All records that are long enough, in the order of the text: what sensitivity and census
+    take theirs from."""
     n_cut: int
     """Records of base and spares that were cut to the longest allowed length."""
     fact: InputFact
     """Name and digest of the text, for the manifest."""
+
+    @property
+    def usable_width(self) -> int:
+        """Length of the longest usable record, in tokens."""
+        return max(len(record.tokens) for record in self.usable)
+
+    @property
+    def baseline(self) -> tuple[TokenisedRecord, ...]:
+        """The base batch without its last record: candidates are added to these."""
+        return self.base[:-1]
+
+    def candidates(self, n_records: int) -> tuple[TokenisedRecord, ...]:
+        """The first usable records outside the baseline, in the order of the text.
+
+        Args:
+            n_records: How many at most.
+
+        Returns:
+            Them, at least one.
+        """
+        baseline = {record.id for record in self.baseline}
+        return tuple(record for record in self.usable if record.id not in baseline)[:n_records]
+
+    def others(self, record_id: str, n_records: int) -> tuple[TokenisedRecord, ...]:
+        """The baseline, then the usable records outside it, all without one record.
+
+        Args:
+            record_id: Id of the one.
+            n_records: How many at most.
+
+        Returns:
+            Them.
+        """
+        everyone = (*self.baseline, *self.candidates(len(self.usable)))
+        return tuple(record for record in everyone if record.id != record_id)[:n_records]
 
 
 def load_corpus(spec: AuditSpec, *, progress: Callable[[str], None] | None = None) -> Corpus:
@@ -53,10 +91,10 @@ def choose_records(
 ) -> AuditText:
     """Choose a base batch and spares, from different owners where there are enough.
 
-    The first ``16 * batch`` records are looked at, new owners first. Of those with at least half
-    of ``tokens`` (of all, where these do not suffice) the shortest are the base batch, so that its
-    lengths differ and it has padding; the longest are the spares, so that each can be cut to any
-    base record's length.
+    The first ``32 * batch`` records (or twice the candidates) are looked at, new owners first. Of
+    those with at least half of ``tokens`` (of all, where these do not suffice) the shortest are the
+    base batch, so that its lengths differ and it has padding; the longest are the spares, so that
+    each can be cut to any base record's length.
 
     Guarantees:
         * The same corpus, tokeniser and spec give the same records.
@@ -73,7 +111,7 @@ def choose_records(
     Raises:
         RecordError: If there are too few records.
     """
-    chosen = _first_of_each_owner(corpus, 16 * spec.batch)
+    chosen = _first_of_each_owner(corpus, max(32 * spec.batch, 2 * spec.candidates))
     if len(chosen) < 2 * spec.batch:
         raise RecordError(
             f"an audit of --batch {spec.batch} must have {2 * spec.batch} records (half of them"
@@ -97,6 +135,7 @@ def choose_records(
         base=base,
         spares=spares,
         width=max(len(record.tokens) for record in base),
+        usable=tuple(usable),
         n_cut=sum(record.lost_tokens > 0 for record in (*base, *spares)),
         fact=InputFact(
             name="text",

@@ -39,12 +39,14 @@ def record_losses(
         One loss per record.
     """
     targets = labels[:, 1:]
+    # the last position predicts nothing; leaving it in saves two copies of all logits
+    padded = torch.nn.functional.pad(targets, (0, 1), value=IGNORED_LABEL)
     scores = torch.nn.functional.cross_entropy(
-        logits[:, :-1].float().flatten(0, 1),
-        targets.flatten(),
+        logits.float().flatten(0, 1),
+        padded.flatten(),
         ignore_index=IGNORED_LABEL,
         reduction="none",
-    ).view(targets.shape)
+    ).view(padded.shape)[:, :-1]
     counts = (targets != IGNORED_LABEL).sum(dim=1)
     if loss == "record_mean":
         return scores.sum(dim=1) / counts.clamp(min=1)

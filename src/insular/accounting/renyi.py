@@ -1,0 +1,247 @@
+"""Renyi differential privacy of an event, through dp_accounting."""
+
+import logging
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, final
+
+from insular.accounting.events import (
+    ComposedEvent,
+    Event,
+    GaussianEvent,
+    LaplaceEvent,
+    Mechanism,
+    PoissonGaussianEvent,
+    RandomizedResponseEvent,
+    RepeatAndSelectEvent,
+    RepeatedEvent,
+    TruncatedPoissonGaussianEvent,
+    mechanisms_of,
+    parts_of,
+)
+from insular.accounting.influence import neighboring_relation
+from insular.errors import AccountingError, UnsupportedEventError
+
+if TYPE_CHECKING:
+    from dp_accounting import DpEvent
+
+Conversion = Literal["tight", "classical"]
+"""From a Renyi curve to epsilon: dp_accounting's conversion, or ``r + log(1/delta)/(a - 1)``."""
+
+MAX_PARTS = 40
+"""Different mechanisms in one composition; above it an answer would take more than seconds."""
+
+_FRACTIONS = (*(1 + 0.002 * 1.4**k for k in range(23)), 5.5, 7.5)
+_INTEGERS = (*range(2, 25), *(round(24 * 1.12**k) for k in range(1, 68)))
+_MAX_SAMPLED_ORDER = 2000.0
+"""Largest order of a sampled Gaussian, whose divergence is a sum of as many terms."""
+_ORDERS = tuple(sorted({*_FRACTIONS, *map(float, _INTEGERS)}))
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class RenyiBound:
+    """The best bound over all orders tried."""
+
+    value: float
+    """Epsilon or delta."""
+    order: float
+    """The Renyi order at which it was found; NaN if nothing ran."""
+
+
+def renyi_epsilon(event: Event, delta: float, *, conversion: Conversion = "tight") -> RenyiBound:
+    """The least epsilon that the Renyi curve of an event proves at ``delta``.
+
+    Args:
+        event: Any event that dp_accounting's Renyi accountant knows.
+        delta: From 0, below 1.
+        conversion: From the curve to epsilon.
+
+    Returns:
+        Epsilon with its order.
+    """
+
+    def bound(order: float, divergence: float) -> float:
+        if delta == 0:
+            return 0.0 if divergence == 0 else math.inf
+        classical = divergence - math.log(delta) / (order - 1)
+        if conversion == "classical":
+            return classical
+        if order <= 1.01:  # dp_accounting's conversion starts above
+            return classical + math.log1p(-1 / order) - math.log(order) / (order - 1)
+        from dp_accounting.rdp.rdp_privacy_accountant import compute_epsilon
+
+        return float(compute_epsilon([order], [divergence], delta)[0])
+
+    return _best(event, bound)
+
+
+def renyi_delta(event: Event, epsilon: float) -> RenyiBound:
+    """The least delta that the Renyi curve of an event proves at ``epsilon``.
+
+    Args:
+        event: Any event that dp_accounting's Renyi accountant knows.
+        epsilon: In nats.
+
+    Returns:
+        Delta with its order.
+    """
+
+    def bound(order: float, divergence: float) -> float:
+        from dp_accounting.rdp.rdp_privacy_accountant import compute_delta
+
+        return float(compute_delta([order], [divergence], epsilon)[0])
+
+    return _best(event, bound)
+
+
+def _best(event: Event, bound: Callable[[float, float], float]) -> RenyiBound:
+    """Search the orders upwards until the bound has passed its least value, then refine."""
+    counts = _counted(event)
+    if not counts:
+        return RenyiBound(value=0.0, order=math.nan)
+    translated, n_steps = _translate(counts), _steps(event)
+    relation = neighboring_relation(mechanisms_of(event)[0].relation)
+
+    def evaluate(orders: tuple[float, ...]) -> list[tuple[float, float]]:
+        curve = _curve(translated, relation, orders)
+        # Rounding of dp_accounting's sum in logs, which can make a tiny divergence 0 or negative.
+        slack = [1e-15 * (o + 10) / (o - 1) * n_steps for o in orders]
+        padded = [max(r, 0.0) + s for r, s in zip(curve, slack, strict=True)]
+        return [
+            (math.inf if math.isnan(r) else max(0.0, bound(o, r)), o)
+            for o, r in zip(orders, padded, strict=True)
+        ]
+
+    sampled = any(isinstance(part, PoissonGaussianEvent) for part in mechanisms_of(event))
+    limit = _MAX_SAMPLED_ORDER if sampled else math.inf
+    orders = tuple(order for order in _ORDERS if order <= limit)
+    # the rule of repeat-and-select combines orders, so it sees them all at once
+    selects = any(isinstance(part, RepeatAndSelectEvent) for part in counts)
+    batch = len(orders) if selects else 8
+    found: list[tuple[float, float]] = []
+    for start in range(0, len(orders), batch):
+        found += evaluate(orders[start : start + batch])
+        least = min(found)
+        if math.isfinite(least[0]) and min(found[-batch:])[0] > least[0]:
+            break
+    for _ in range(3):
+        least = min(found)
+        if not math.isfinite(least[0]) or least[0] == 0:
+            break
+        low = max((o for _, o in found if o < least[1]), default=(1 + least[1]) / 2)
+        high = min((o for _, o in found if o > least[1]), default=min(2 * least[1], limit))
+        found += evaluate(tuple(_between(low, high)))
+    value, order = min(found)
+    return RenyiBound(value=value, order=order)
+
+
+def _between(low: float, high: float) -> list[float]:
+    """Seven orders inside an interval; integers, which are faster, where it is wide."""
+    inner = [low + (high - low) * k / 8 for k in range(1, 8)]
+    return sorted({float(round(o)) for o in inner} - {low, high}) if high - low > 16 else inner
+
+
+def _steps(event: Event) -> int:
+    """Mechanisms that ran, those of one run of a repeat-and-select included."""
+    return sum(
+        count * (_steps(part.event) if isinstance(part, RepeatAndSelectEvent) else 1)
+        for part, count in parts_of(event)
+    )
+
+
+def _curve(event: "DpEvent", relation: object, orders: tuple[float, ...]) -> list[float]:
+    """The divergence at each order, from dp_accounting."""
+    from dp_accounting import UnsupportedEventError as Refused
+    from dp_accounting.rdp import RdpAccountant
+
+    accountant = RdpAccountant(orders, relation)  # pyright: ignore[reportArgumentType]
+    with _quiet():
+        try:
+            accountant.compose(event)
+        except Refused as error:
+            raise UnsupportedEventError(
+                f"the rdp accountant has no rule for this event: {error}"
+            ) from None
+    return [float(r) for r in accountant.rdp]
+
+
+def _counted(event: Event) -> Counter[Mechanism | RepeatAndSelectEvent]:
+    """What ran, equal mechanisms together."""
+    counts: Counter[Mechanism | RepeatAndSelectEvent] = Counter()
+    for part, count in parts_of(event):
+        if not isinstance(part, RepeatAndSelectEvent):
+            part = replace(part, noise_source="not_drawn")
+        if getattr(part, "sampling_prob", 1) > 0:
+            counts[part] += count
+    if len(counts) > MAX_PARTS:
+        raise AccountingError(
+            f"a composition may hold at most {MAX_PARTS} different mechanisms for the rdp "
+            f"accountant, got {len(counts)}; use accountant='pld', or round the noise "
+            "multipliers down to fewer values."
+        )
+    return counts
+
+
+def _translate(counts: Counter[Mechanism | RepeatAndSelectEvent]) -> "DpEvent":
+    """dp_accounting's event."""
+    import dp_accounting as dpa
+
+    return dpa.ComposedDpEvent(
+        [dpa.SelfComposedDpEvent(_one(part), count) for part, count in counts.items()]
+    )
+
+
+def _one(event: Event) -> "DpEvent":
+    """dp_accounting's event for one event."""
+    import dp_accounting as dpa
+    from dp_accounting.dp_event import RepeatAndSelectDpEvent
+
+    match event:
+        case GaussianEvent():
+            return dpa.GaussianDpEvent(event.noise_multiplier)
+        case LaplaceEvent():
+            if event.noise_multiplier == 0:
+                return dpa.NonPrivateDpEvent()
+            return dpa.LaplaceDpEvent(event.noise_multiplier)
+        case RandomizedResponseEvent():
+            # its parameter is the chance of an answer drawn evenly from all, the true one included
+            even = (1 - event.truth_prob) * event.n_answers / (event.n_answers - 1)
+            if even > 1:
+                raise UnsupportedEventError(
+                    "the rdp accountant knows a randomised response only if the true answer is "
+                    "at least as likely as any other; use accountant='pld'."
+                )
+            return dpa.RandomizedResponseDpEvent(even, event.n_answers)
+        case PoissonGaussianEvent():
+            if event.sampling_prob == 1:
+                reach = 1 if event.relation == "add_or_remove_one" else 2
+                return dpa.GaussianDpEvent(event.noise_multiplier / reach)
+            inner = dpa.GaussianDpEvent(event.noise_multiplier)
+            return dpa.PoissonSampledDpEvent(event.sampling_prob, inner)
+        case TruncatedPoissonGaussianEvent():
+            raise UnsupportedEventError(
+                "the rdp accountant has no rule for truncated_poisson_gaussian; use "
+                "accountant='pld'."
+            )
+        case RepeatedEvent():
+            return dpa.SelfComposedDpEvent(_one(event.event), event.count)
+        case ComposedEvent():
+            return dpa.ComposedDpEvent([_one(inner) for inner in event.events])
+        case RepeatAndSelectEvent():
+            return RepeatAndSelectDpEvent(_one(event.event), event.mean_runs, event.shape)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence the note that an order did not converge: that order is infinite, so never chosen."""
+    logger = logging.getLogger("absl")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)

@@ -1,0 +1,30 @@
+"""Figures as SVG text that reads in light, dark and grey: shapes and words carry the meaning."""
+
+from insular.reports.figures.arms import ArmRatio, arms_figure
+from insular.reports.figures.census import CensusBar, census_figure
+from insular.reports.figures.growth import GrowthPoint, growth_figure
+from insular.reports.figures.influence import InfluencePoint, influence_figure
+from insular.reports.figures.intervention import InterventionBar, intervention_figure
+from insular.reports.figures.layer_map import LayerCell, layer_map_figure
+from insular.reports.figures.sensitivity import SensitivityPoint, sensitivity_figure
+from insular.reports.figures.timing import Outcome, TimeBar, time_figure
+
+__all__ = [
+    "ArmRatio",
+    "CensusBar",
+    "GrowthPoint",
+    "InfluencePoint",
+    "InterventionBar",
+    "LayerCell",
+    "Outcome",
+    "SensitivityPoint",
+    "TimeBar",
+    "arms_figure",
+    "census_figure",
+    "growth_figure",
+    "influence_figure",
+    "intervention_figure",
+    "layer_map_figure",
+    "sensitivity_figure",
+    "time_figure",
+]
