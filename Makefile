@@ -23,6 +23,7 @@ check: install-dev
 
 bench: install-dev
 	$(BIN)/python benchmarks/precision.py
+	$(BIN)/python benchmarks/audit.py
 
 format: install-dev
 	$(BIN)/ruff format .

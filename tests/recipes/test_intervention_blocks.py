@@ -29,7 +29,7 @@ def test_interventions_are_told_by_their_numbers():
     words = text(WHOLE)
     assert "60 of 210 int8 layers have another union in D'" in words
     assert "so intervening has no effect of its own" in words
-    assert "Where only the down_proj layers take the batch's union" in words
+    assert "columns reach the others through the down_proj layers alone" in words
     assert "still moves the sum by 1.50 C, more than the 1.49 C of the stack as it is" in words
     assert "that they had in D, forward and backward, it is 1.000000, and 0 of" in words
     rows = table(WHOLE, "Every intervention")

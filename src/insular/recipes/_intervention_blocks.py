@@ -94,10 +94,9 @@ def _findings(found: Interventions, *, margin: float) -> Paragraph | None:
     if only and native.ratio > 1 + margin:
         step = max(only, key=lambda step: step.ratio)
         parts += [
-            "Where only the ",
+            "Where the added record's columns reach the others through the ",
             Code(text=step.name.removeprefix(_ONLY)),
-            " layers take the batch's union, and all others give each record its own columns, the"
-            " pair still moves the sum by ",
+            " layers alone, the pair still moves the sum by ",
             _cited(found, step),
             f", {_share(step, native, margin=margin)} ",
             _cited(found, native),
@@ -151,8 +150,8 @@ def _drawing(found: Interventions, *, margin: float) -> Figure | None:
     return Figure(
         svg=intervention_figure(rows, native=native.ratio),
         caption="What is left of the ratio when outlier sets are held fixed. “Union only in” some"
-        " layers: all others give each record its own columns. “D's masks”: the common records"
-        " keep, in D', the sets that they had in D.",
+        " layers: in all others the common records, in D', take the union among themselves. “D's"
+        " masks”: they keep the sets that they had in D.",
         alt="; ".join(f"{row.intervention}: {ratio_text(row.ratio)}" for row in rows),
         source=place(*_PLACE, "steps"),
     )
