@@ -24,6 +24,7 @@ check: install-dev
 bench: install-dev
 	$(BIN)/python benchmarks/precision.py
 	$(BIN)/python benchmarks/audit.py
+	$(BIN)/python benchmarks/ledger.py
 
 format: install-dev
 	$(BIN)/ruff format .

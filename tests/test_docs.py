@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer.main
@@ -14,13 +15,24 @@ from recipes.tiny_run import tickets, tiny_folder
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 COMMANDS = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
+BUDGET = (ROOT / "docs" / "budget.md").read_text(encoding="utf-8")
 ISOLATION = (ROOT / "docs" / "isolation.md").read_text(encoding="utf-8")
 
 
+def commands() -> dict[str, Any]:
+    """Every command with its full name; a group also by its own."""
+    found = {}
+    for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
+        found[name] = command
+        for inner, leaf in getattr(command, "commands", {}).items():
+            found[f"{name} {inner}"] = leaf
+    return found
+
+
 def test_every_command_and_option_is_documented() -> None:
-    group = typer.main.get_command(app)
-    for name, command in group.commands.items():  # type: ignore[attr-defined]
-        assert f"## `insular {name}" in COMMANDS, name
+    for name, command in commands().items():
+        head = "`insular" if " " in name else "## `insular"
+        assert f"{head} {name}" in COMMANDS, name
         assert command.help, name
         for parameter in command.params:
             for option in parameter.opts:
@@ -29,13 +41,13 @@ def test_every_command_and_option_is_documented() -> None:
 
 
 def test_every_option_in_the_makefile_and_the_documents_exists() -> None:
-    group = typer.main.get_command(app)
     known = {
         name: {option for parameter in command.params for option in parameter.opts}
-        for name, command in group.commands.items()  # type: ignore[attr-defined]
+        for name, command in commands().items()
     }
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    calls = re.findall(r"^[\s$()A-Z/]*insular (\w+)(.*)$", makefile + README, re.MULTILINE)
+    text = makefile + README + BUDGET
+    calls = re.findall(r"^[\s$()A-Z/]*insular ((?:budget )?\w+)(.*)$", text, re.MULTILINE)
     assert len(calls) >= 4
     for command, rest in calls:
         assert set(re.findall(r"--[\w-]+", rest)) <= known[command], (command, rest)

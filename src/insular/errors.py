@@ -9,7 +9,10 @@
     |-- AccountingError (ValueError)              a privacy cost cannot be computed as asked
     |   `-- UnsupportedEventError                 an accountant has no rule for an event
     |-- SubjectError (RuntimeError)               the stack under test cannot be audited
-    `-- EvidenceError (OSError)                   evidence cannot be written, read or trusted
+    |-- EvidenceError (OSError)                   evidence cannot be written, read or trusted
+    `-- LedgerError (RuntimeError)                a ledger refuses an entry, or cannot be used
+        |-- BudgetExceededError                   a charge would exceed a cap
+        `-- LedgerUnavailableError (OSError)      its database cannot be reached, read or written
 
 Each message says name, rule, value and remedy in one line and never quotes record text. The
 command line prints it and exits with code 2.
@@ -54,3 +57,15 @@ class SubjectError(InsularError, RuntimeError):
 
 class EvidenceError(InsularError, OSError):
     """Evidence cannot be written, read or trusted."""
+
+
+class LedgerError(InsularError, RuntimeError):
+    """A ledger refuses an entry that its rules do not allow, or is not a ledger that this reads."""
+
+
+class BudgetExceededError(LedgerError):
+    """A charge would exceed a population's cap; nothing was written."""
+
+
+class LedgerUnavailableError(LedgerError, OSError):
+    """A ledger's database cannot be reached, read or written now: locked, read-only, full."""

@@ -86,7 +86,7 @@ def test_nothing_costs_nothing_and_no_noise_costs_everything(accountant: str) ->
 def test_one_step_more_than_planned_is_counted() -> None:
     for steps, epsilon in ((1, 0.19945), (100, 0.718037), (101, 0.720335)):
         found = composed_epsilon(1.0, sampling_prob=0.01, steps=steps, delta=1e-5)
-        assert found == pytest.approx(epsilon, abs=1e-4)
+        assert epsilon - 1e-6 <= found <= epsilon + 1e-3
 
 
 def test_a_batch_as_large_as_the_data() -> None:
@@ -99,8 +99,35 @@ def test_a_batch_as_large_as_the_data() -> None:
 @pytest.mark.parametrize(("delta", "truth"), [(1e-5, 0.0790), (1e-6, 0.0954)])
 def test_very_rare_sampling_over_very_many_steps(delta: float, truth: float) -> None:
     event = sampled(1e-5, 0.7, 10**6)
-    assert spend(event, delta=delta).epsilon == pytest.approx(truth, abs=5e-4)
+    cost = spend(event, delta=delta)
+    assert truth <= cost.epsilon <= truth * 1.01
+    assert 0 < cost.excess_nats < 0.02 * cost.epsilon  # type: ignore[operator]
+    assert ("loose" in cost.method) == (cost.excess_nats > 0.01 * cost.epsilon)  # type: ignore[operator]
     assert truth < spend(event, delta=delta, accountant="rdp").epsilon < 1.12
+
+
+def test_a_loose_answer_says_so_and_by_how_much() -> None:
+    truth = 0.005982
+    cost = spend(sampled(1e-6, 0.7, 10**6), delta=1e-5)
+    assert "loose: epsilon may be up to" in cost.method
+    assert truth <= cost.epsilon <= truth + cost.excess_nats * 1.01  # type: ignore[operator]
+    assert cost.epsilon <= truth * 1.1
+
+
+@pytest.mark.parametrize(
+    ("q", "noise", "delta", "reason"),
+    [(0.01, 1.0, 1e-12, "rounding alone moves delta"), (1e-6, 100.0, 1e-7, "too small, or too un")],
+)
+def test_where_the_grid_fails_renyi_is_named_and_answers(
+    q: float, noise: float, delta: float, reason: str
+) -> None:
+    event = sampled(q, noise, 10**6)
+    with pytest.raises(UnsupportedEventError, match=rf"{reason}.*accountant='rdp'"):
+        spend(event, delta=delta)
+    pld, rdp, *_ = compare(event, delta=delta)
+    assert isinstance(pld, Refusal)
+    assert isinstance(rdp, PrivacyCost)
+    assert 0 < rdp.epsilon < math.inf
 
 
 def test_printed_renyi_numbers() -> None:
@@ -241,6 +268,8 @@ def test_replacement_under_sampling_has_no_renyi_rule() -> None:
 def test_too_much_is_refused_with_a_reason() -> None:
     with pytest.raises(AccountingError, match=r"at most 1000000000 steps, got 1e\+300"):
         spend(sampled(0.1, 1, 10**300), delta=1e-5)
+    with pytest.raises(UnsupportedEventError, match=r"at most 2000000 steps .* use accountant"):
+        spend(sampled(0.1, 1, 2_000_001), delta=1e-5)
     many = ComposedEvent(events=tuple(sampled(0.1, 1 + k / 1000, 1) for k in range(300)))
     with pytest.raises(AccountingError, match=r"at most 60 different mechanisms"):
         spend(many, delta=1e-5)
@@ -248,7 +277,7 @@ def test_too_much_is_refused_with_a_reason() -> None:
         spend(many, delta=1e-5, accountant="rdp")
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     q=st.floats(0, 1),
     noise=st.floats(0.01, 1e9),
@@ -259,8 +288,12 @@ def test_an_answer_is_never_negative_nor_nan_and_asking_changes_nothing(
     q: float, noise: float, steps: int, delta: float
 ) -> None:
     event = sampled(q, noise, steps)
-    first, again = spend(event, delta=delta), spend(event, delta=delta)
-    assert first == again
+    try:
+        first = spend(event, delta=delta)
+    except UnsupportedEventError as error:
+        assert "accountant='rdp'" in str(error)
+        return
+    assert first == spend(event, delta=delta)
     assert first.epsilon >= 0
     assert math.isfinite(first.epsilon)
 
@@ -282,3 +315,21 @@ def test_the_import_is_light() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("accountant", ["rdp", "pld"])
+@pytest.mark.parametrize("noise", [1e-300, 1e-170, 1e-3, 1e160, 1e300])
+@pytest.mark.parametrize("probability", [0.01, 1.0])
+def test_noise_that_no_float_can_square_is_no_error(
+    accountant: str, noise: float, probability: float
+) -> None:
+    cost = spend(sampled(probability, noise, 10), delta=1e-5, accountant=accountant)
+    assert cost.epsilon >= 0
+    assert (cost.epsilon > 1e3) == (noise < 1)
+
+
+def test_nothing_released_says_so_under_every_accountant() -> None:
+    for accountant in ("rdp", "pld"):
+        assert spend(sampled(0.01, 1.0, 0), delta=1e-5, accountant=accountant).method == (
+            "nothing was released"
+        )

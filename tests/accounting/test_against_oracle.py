@@ -7,11 +7,20 @@ import pytest
 
 from accounting.oracle import oracle_epsilon
 from accounting.runs import sampled
-from insular.accounting import composed_epsilon, spend
+from insular.accounting import composed_epsilon, grid, pld, spend
+from insular.accounting.counts import counted
+from insular.errors import UnsupportedEventError
 
-NOISES = (0.3, 0.5, 0.7, 1.0, 3.0, 100.0)
+NOISES = (0.3, 0.7, 1.0, 100.0)
 PROBS = (1e-6, 1e-3, 0.05, 0.9)
-STEPS_AND_DELTAS = ((1, 1e-5), (10, 1e-12), (1000, 1e-5), (10**6, 1e-12), (10**6, 1e-2))
+STEPS_AND_DELTAS = (
+    (1, 1e-5),
+    (10, 1e-12),
+    (1000, 1e-5),
+    (10**6, 1e-6),
+    (10**6, 1e-12),
+    (10**6, 1e-2),
+)
 GRID = tuple(product(NOISES, PROBS, STEPS_AND_DELTAS))
 
 
@@ -20,17 +29,26 @@ def test_the_grid_is_as_wide_as_promised() -> None:
 
 
 @pytest.mark.parametrize("noise", NOISES)
-def test_within_one_percent_of_the_oracle(noise: float) -> None:
-    told = 0
+def test_within_one_percent_of_the_oracle_or_labelled(noise: float) -> None:
+    told = refused = 0
     for q, (steps, delta) in product(PROBS, STEPS_AND_DELTAS):
-        ours = composed_epsilon(noise, sampling_prob=q, steps=steps, delta=delta)
+        event = sampled(q, noise, steps)
+        try:
+            cost = spend(event, delta=delta)
+        except UnsupportedEventError as error:
+            assert (steps, delta) == (10**6, 1e-12) or q == 1e-6, (q, steps, delta)
+            assert "use accountant='rdp'" in str(error)
+            refused += 1
+            continue
         truth, doubt = oracle_epsilon(q, noise, steps, delta)
-        assert math.isfinite(ours)
+        assert math.isfinite(cost.epsilon)
         if doubt > 2e-3 * truth:  # the oracle's even lattice is too coarse for a rare, large loss
             continue
         told += 1
-        assert truth * 0.997 - 1e-9 <= ours <= truth * 1.01 + 1e-9, (q, steps, delta, ours, truth)
+        allowed = 0.1 if "loose" in cost.method else 0.01
+        assert truth * 0.997 - 1e-9 <= cost.epsilon <= truth * (1 + allowed) + 1e-9, (q, cost)
     assert told >= 12
+    assert refused <= 6
 
 
 @pytest.mark.parametrize(("noise", "q"), [(0.3, 0.9), (0.7, 1e-3), (3.0, 0.05), (100.0, 0.9)])
@@ -79,13 +97,22 @@ def test_parity_with_the_prv_accountant_where_it_is_valid() -> None:
 
 @pytest.mark.parametrize(("q", "noise", "steps"), [(0.01, 1.0, 600), (1e-4, 0.5, 50), (0.3, 2, 9)])
 def test_a_coarser_grid_errs_upwards_and_says_by_how_much(
-    q: float, noise: float, steps: int
+    monkeypatch: pytest.MonkeyPatch, q: float, noise: float, steps: int
 ) -> None:
-    from insular.accounting.gaussian_pair import GaussianPair
-    from insular.accounting.loss import ComposedLoss
+    counts = counted(sampled(q, noise, steps))
+    truth, doubt = oracle_epsilon(q, noise, steps, 1e-6)
+    for share in (0.09, 0.03, 0.01):
+        monkeypatch.setattr(pld, "TIGHT", share)
+        monkeypatch.setattr(pld, "LOOSE", share)
+        bound = pld.pld_epsilon(counts, 1e-6)
+        assert truth - doubt <= bound.value <= truth + 1.1 * bound.excess + doubt
 
-    parts = [(GaussianPair(prob=q, up=1 / noise, down=0.0), steps)]
-    fine = ComposedLoss(parts, tolerance=1e-6).epsilon(1e-6)
-    for points in (1 << 12, 1 << 14):
-        coarse = ComposedLoss(parts, tolerance=1e-6, max_points=points).epsilon(1e-6)
-        assert fine.value <= coarse.value <= fine.value + 1.2 * coarse.excess + 1e-9
+
+@pytest.mark.parametrize("steps", [10**3, 10**5, 10**6])
+def test_the_error_of_the_fft_stays_below_what_is_added_for_it(steps: int) -> None:
+    counts = counted(sampled(0.01, 1.0, steps))
+    far = 1.3 * spend(sampled(0.01, 1.0, steps), delta=1e-14 * steps, accountant="rdp").epsilon
+    (curves, _), spacing = pld._curves(counts, 1e-18), 0.01
+    (side,) = grid.composed([curves], counts, 1e-18, spacing)  # type: ignore[misc]
+    beyond = [abs(side.delta(far * (1 + k / 50)) - side.delta(1e9)) for k in range(20)]
+    assert max(beyond) <= grid.rounding_of(counts)

@@ -14,6 +14,7 @@ from insular.reports import (
     LayerCell,
     SensitivityPoint,
     TimeBar,
+    TradeoffPoint,
     arms_figure,
     census_figure,
     growth_figure,
@@ -22,6 +23,7 @@ from insular.reports import (
     layer_map_figure,
     sensitivity_figure,
     time_figure,
+    tradeoff_figure,
 )
 
 ODD = "$a$ & <b>"  # a name that is neither mathematics nor markup
@@ -165,5 +167,16 @@ SAMPLES = {
             )
         ),
         {"native": 1.312094},
+    ),
+    "tradeoff": Sample(
+        tradeoff_figure,
+        tuple(
+            TradeoffPoint(
+                curve=name, false_positive_rate=rate, true_positive_rate=min(1.0, times * rate)
+            )
+            for name, times in ((ODD, 2.36), ("measured", 7.0))
+            for rate in (1e-4, 1e-3, 0.01, 0.1, 1.0)
+        ),
+        {"marked": 0.01},
     ),
 }

@@ -17,7 +17,7 @@ from insular.accounting.events import (
     parts_of,
 )
 from insular.accounting.pair import check_delta, pair_delta, pair_epsilon
-from insular.accounting.pld import LOOSE, PldBound, pld_delta, pld_epsilon
+from insular.accounting.pld import LOOSE, TIGHT, PldBound, pld_delta, pld_epsilon
 from insular.accounting.renyi import renyi_delta, renyi_epsilon
 from insular.accounting.results import ACCOUNTANTS, Accountant, PrivacyCost, Refusal
 from insular.errors import AccountingError, UnsupportedEventError
@@ -113,6 +113,8 @@ def _epsilon(event: Event, delta: float, accountant: Accountant) -> tuple[float,
             "tight": "Canonne, Kamath and Steinke (2020), Proposition 12",
             "classical": "Mironov (2017), Proposition 3",
         }[conversion]
+        if math.isnan(found.order):
+            return found.value, "nothing was released", None
         return found.value, f"Renyi order {found.order:.4g}; conversion of {words}", None
     counts = counted(event)
     if not counts:
@@ -129,7 +131,12 @@ def _epsilon(event: Event, delta: float, accountant: Accountant) -> tuple[float,
     if delta == 0:
         return pure_epsilon(counts), "exact: the sum of the largest losses", 0.0
     bound = pld_epsilon(counts, delta)
-    return bound.value, _composed(bound, "epsilon"), bound.excess
+    words = _composed(bound, "epsilon")
+    renyi = _renyi_cap(event, delta) if bound.excess > TIGHT * bound.value else math.inf
+    if renyi < bound.value:
+        excess = max(0.0, bound.excess - bound.value + renyi)
+        return renyi, f"{words}; capped by the Renyi bound", excess
+    return bound.value, words, bound.excess
 
 
 def _delta(event: Event, epsilon: float, accountant: Accountant) -> tuple[float, str, float | None]:
@@ -137,6 +144,8 @@ def _delta(event: Event, epsilon: float, accountant: Accountant) -> tuple[float,
     check_event(event)
     if accountant == "rdp":
         bound = renyi_delta(event, epsilon)
+        if math.isnan(bound.order):
+            return bound.value, "nothing was released", None
         return bound.value, f"Renyi order {bound.order:.4g}", None
     counts = counted(event)
     if not counts:
@@ -154,10 +163,18 @@ def _delta(event: Event, epsilon: float, accountant: Accountant) -> tuple[float,
     return bound.value, _composed(bound, "delta"), None if bound.spacing > 0 else 0.0
 
 
+def _renyi_cap(event: Event, delta: float) -> float:
+    """The Renyi bound, infinite where there is none: where a grid is coarse it can be smaller."""
+    try:
+        return renyi_epsilon(event, delta).value
+    except AccountingError:
+        return math.inf
+
+
 def _composed(bound: PldBound, name: str) -> str:
     """How a privacy loss distribution gave its number."""
     if bound.spacing == 0:
-        return "exact: one step"
+        return "exact: in closed form"
     words = f"privacy loss distribution, rounded up on a grid of {bound.spacing:.2g} nats"
     if bound.excess > LOOSE * bound.value:
         words += f"; loose: {name} may be up to {bound.excess:.2g} above the truth"

@@ -17,7 +17,7 @@ from insular.accounting.events import (
 )
 from insular.errors import UnsupportedEventError
 
-_NOISE_RANGE = (1e-2, 1e6)
+NOISE_RANGE = (1e-2, 1e6)
 """Outside it a sampled step is counted as unsampled, which never costs less."""
 
 
@@ -91,6 +91,21 @@ def pure_epsilon(counts: Counter[Mechanism]) -> float:
     return sum(count * largest_loss(part) for part, count in counts.items())
 
 
+def sampled_at_all(counts: Counter[Mechanism]) -> float:
+    """A bound on delta at epsilon 0: the expected number of steps that a unit enters.
+
+    Args:
+        counts: Mechanisms with their counts.
+
+    Returns:
+        ``sum count q``, infinite where a mechanism is not Poisson-sampled.
+    """
+    return sum(
+        count * part.sampling_prob if isinstance(part, PoissonGaussianEvent) else math.inf
+        for part, count in counts.items()
+    )
+
+
 def largest_loss(part: Mechanism) -> float:
     """The largest privacy loss that one mechanism can cause, infinite if it has no bound.
 
@@ -130,7 +145,7 @@ def _unsampled_mu(part: Mechanism) -> float | None:
         case GaussianEvent():
             return 1 / part.noise_multiplier
         case PoissonGaussianEvent():
-            low, high = _NOISE_RANGE
+            low, high = NOISE_RANGE
             if part.sampling_prob < 1 and low <= part.noise_multiplier <= high:
                 return None
             reach = 1.0 if part.relation == "add_or_remove_one" else 2.0

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, final
 
+from insular.accounting.counts import NOISE_RANGE
 from insular.accounting.events import (
     ComposedEvent,
     Event,
@@ -163,8 +164,9 @@ def _curve(event: "DpEvent", relation: object, orders: tuple[float, ...]) -> lis
         try:
             accountant.compose(event)
         except Refused as error:
+            reason = str(error).partition("(")[0].strip().rstrip(":.")
             raise UnsupportedEventError(
-                f"the rdp accountant has no rule for this event: {error}"
+                f"the rdp accountant has no rule for this event ({reason}); use accountant='pld'."
             ) from None
     return [float(r) for r in accountant.rdp]
 
@@ -202,11 +204,11 @@ def _one(event: Event) -> "DpEvent":
 
     match event:
         case GaussianEvent():
-            return dpa.GaussianDpEvent(event.noise_multiplier)
+            return dpa.GaussianDpEvent(_noise(event.noise_multiplier))
         case LaplaceEvent():
-            if event.noise_multiplier == 0:
+            if _noise(event.noise_multiplier) == 0:
                 return dpa.NonPrivateDpEvent()
-            return dpa.LaplaceDpEvent(event.noise_multiplier)
+            return dpa.LaplaceDpEvent(_noise(event.noise_multiplier))
         case RandomizedResponseEvent():
             # its parameter is the chance of an answer drawn evenly from all, the true one included
             even = (1 - event.truth_prob) * event.n_answers / (event.n_answers - 1)
@@ -217,9 +219,10 @@ def _one(event: Event) -> "DpEvent":
                 )
             return dpa.RandomizedResponseDpEvent(even, event.n_answers)
         case PoissonGaussianEvent():
-            if event.sampling_prob == 1:
+            low, high = NOISE_RANGE
+            if event.sampling_prob == 1 or not low <= event.noise_multiplier <= high:
                 reach = 1 if event.relation == "add_or_remove_one" else 2
-                return dpa.GaussianDpEvent(event.noise_multiplier / reach)
+                return dpa.GaussianDpEvent(_noise(event.noise_multiplier / reach))
             inner = dpa.GaussianDpEvent(event.noise_multiplier)
             return dpa.PoissonSampledDpEvent(event.sampling_prob, inner)
         case TruncatedPoissonGaussianEvent():
@@ -233,6 +236,11 @@ def _one(event: Event) -> "DpEvent":
             return dpa.ComposedDpEvent([_one(inner) for inner in event.events])
         case RepeatAndSelectEvent():
             return RepeatAndSelectDpEvent(_one(event.event), event.mean_runs, event.shape)
+
+
+def _noise(multiplier: float) -> float:
+    """The noise as floats can square it: none below 1e-100, 1e100 above it. Never costs less."""
+    return 0.0 if multiplier < 1e-100 else min(multiplier, 1e100)
 
 
 @contextmanager

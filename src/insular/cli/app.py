@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from insular import __version__
-from insular.cli import audit, fetch, replay, report
+from insular.cli import audit, budget, fetch, ledger, replay, report
 from insular.errors import InsularError
 
 app = typer.Typer(
@@ -21,6 +21,8 @@ app.command("audit")(audit.audit)
 app.command("replay")(replay.replay)
 app.command("report")(report.report)
 app.command("fetch")(fetch.fetch)
+app.add_typer(budget.app, name="budget")
+app.add_typer(ledger.commands, name="ledger")
 
 
 def _version(value: bool) -> None:

@@ -24,6 +24,7 @@ from insular.reports.figures import (
     Outcome,
     SensitivityPoint,
     TimeBar,
+    TradeoffPoint,
     arms_figure,
     census_figure,
     growth_figure,
@@ -32,6 +33,7 @@ from insular.reports.figures import (
     layer_map_figure,
     sensitivity_figure,
     time_figure,
+    tradeoff_figure,
 )
 from insular.reports.page import EvidenceFile, Page, Section, VerdictKind, render
 
@@ -59,6 +61,7 @@ __all__ = [
     "SensitivityPoint",
     "Table",
     "TimeBar",
+    "TradeoffPoint",
     "VerdictKind",
     "arms_figure",
     "census_figure",
@@ -70,4 +73,5 @@ __all__ = [
     "render",
     "sensitivity_figure",
     "time_figure",
+    "tradeoff_figure",
 ]

@@ -8,6 +8,7 @@ from insular.reports.figures.intervention import InterventionBar, intervention_f
 from insular.reports.figures.layer_map import LayerCell, layer_map_figure
 from insular.reports.figures.sensitivity import SensitivityPoint, sensitivity_figure
 from insular.reports.figures.timing import Outcome, TimeBar, time_figure
+from insular.reports.figures.tradeoff import TradeoffPoint, tradeoff_figure
 
 __all__ = [
     "ArmRatio",
@@ -19,6 +20,7 @@ __all__ = [
     "Outcome",
     "SensitivityPoint",
     "TimeBar",
+    "TradeoffPoint",
     "arms_figure",
     "census_figure",
     "growth_figure",
@@ -27,4 +29,5 @@ __all__ = [
     "layer_map_figure",
     "sensitivity_figure",
     "time_figure",
+    "tradeoff_figure",
 ]
