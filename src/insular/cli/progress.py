@@ -77,8 +77,9 @@ class TaskProgress:
         if not task:
             print(f"  {line}", file=sys.stderr, flush=True)  # noqa: T201
         elif line.startswith("done"):
-            seconds = time.monotonic() - self._started.get(task, time.monotonic())
-            print(f"  {task}: {line}, {seconds:.0f} s", file=sys.stderr, flush=True)  # noqa: T201
+            started = self._started.get(task)
+            took = "" if started is None else f", {time.monotonic() - started:.0f} s"
+            print(f"  {task}: {line}{took}", file=sys.stderr, flush=True)  # noqa: T201
         elif task not in self._started:
             self._started[task] = time.monotonic()
             print(f"  {task}: running", file=sys.stderr, flush=True)  # noqa: T201
