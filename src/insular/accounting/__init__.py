@@ -31,6 +31,7 @@ from insular.accounting.influence import (
     neighboring_relation,
     separable_bound,
 )
+from insular.accounting.noise_size import step_noise_rms, sum_noise_rms
 from insular.accounting.pair import implied_epsilon, pair_delta, pair_epsilon
 from insular.accounting.results import ACCOUNTANTS, Accountant, PrivacyCost, Refusal
 from insular.accounting.tradeoff import (
@@ -74,6 +75,8 @@ __all__ = [
     "noise_for_true_positive_rate",
     "pair_delta",
     "pair_epsilon",
+    "step_noise_rms",
+    "sum_noise_rms",
     "separable_bound",
     "spend",
     "spend_delta",
