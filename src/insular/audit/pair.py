@@ -123,7 +123,8 @@ def _checks(
     spec: SensitivitySpec,
 ) -> tuple[Check, ...]:
     """Conditions of validity, on the batch with the candidate."""
-    weights = reference_weights(len(batch), seed=spec.seed)
+    # the plain sum and one random combination: the isolation audit has tried four on its batch
+    weights = reference_weights(len(batch), seed=spec.seed)[[0, -1]]
     with torch.random.fork_rng():
         torch.manual_seed(spec.seed)
         reference = subject.reference(batch, weights, width=width)

@@ -46,6 +46,8 @@ def run_jobs(
         finished: Called with a job's name and what it returned.
     """
     if min(workers, len(jobs)) <= 1:
+        if workers > 1:
+            _dismiss_workers()  # a job alone may need the memory that idle ones still hold
         for job in jobs:
             finished(job.name, job.work(*job.args, progress=_tell(progress, job.name)))
         return
@@ -67,6 +69,13 @@ def run_jobs(
                 finished(name, output)
         lines.put(None)
         listener.join()
+
+
+def _dismiss_workers() -> None:
+    """End the processes of an earlier call, which joblib keeps for the next one."""
+    from joblib.externals.loky import get_reusable_executor
+
+    get_reusable_executor().shutdown(wait=True)
 
 
 def _in_worker(job: Job, lines: "Queue[tuple[str, str] | None]") -> tuple[str, Any]:
