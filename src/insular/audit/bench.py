@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from insular.audit.cases import Case
 from insular.audit.dispatch import OperatorTrace
-from insular.audit.measure import clipped_reference, influences, sum_ratio
+from insular.audit.measure import clipped_by, influences, sum_ratio
 from insular.audit.probe import Trace, first_difference, traced
 from insular.audit.results import CaseResult, Counterexample, FirstDifference, Influence
 from insular.audit.spec import EQUAL_SHAPE_AXES, IsolationSpec
@@ -77,11 +77,11 @@ class Bench:
 
     def clip(self, gradients: Tensor) -> Tensor:
         """Clip as the stack does, or by the declared formula where it leaves that to the audit."""
-        clipped = self.subject.clip(gradients)
-        if clipped is not None:
-            return clipped
-        return clipped_reference(
-            gradients, clip_norm=self.spec.clip_norm, stabiliser=self.spec.stabiliser
+        return clipped_by(
+            self.subject,
+            gradients,
+            clip_norm=self.spec.clip_norm,
+            stabiliser=self.spec.stabiliser,
         )
 
     def compare(self, case: Case) -> CaseResult:

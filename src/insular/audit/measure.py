@@ -8,7 +8,7 @@ from torch import Tensor
 
 from insular.audit.cases import Case
 from insular.audit.results import Influence
-from insular.audit.subjects import Evaluation
+from insular.audit.subjects import Evaluation, Subject
 
 
 def clipped_reference(
@@ -30,6 +30,26 @@ def clipped_reference(
     norms = wide.square().sum(dim=1).sqrt()
     factor = (clip_norm / (norms + stabiliser)).clamp(max=1.0).unsqueeze(1)
     return torch.where(norms.isfinite().unsqueeze(1), wide * factor, 0.0)
+
+
+def clipped_by(
+    subject: Subject, gradients: Tensor, *, clip_norm: float, stabiliser: float
+) -> Tensor:
+    """Clip as the stack does, or by the declared formula where it leaves that to the audit.
+
+    Args:
+        subject: The stack.
+        gradients: One row per record.
+        clip_norm: Bound C of the formula.
+        stabiliser: What the formula adds to each norm.
+
+    Returns:
+        Clipped gradients.
+    """
+    clipped = subject.clip(gradients)
+    if clipped is not None:
+        return clipped
+    return clipped_reference(gradients, clip_norm=clip_norm, stabiliser=stabiliser)
 
 
 def same_values(one: Tensor, two: Tensor) -> bool:

@@ -9,7 +9,7 @@ import torch
 from insular.audit.bench import as_array
 from insular.audit.contributions import Contributions, altered, largest_change, ratio_at
 from insular.audit.dispatch import OperatorTrace
-from insular.audit.measure import clipped_reference
+from insular.audit.measure import clipped_by
 from insular.audit.results import Check
 from insular.audit.saved_gradients import pack_rows
 from insular.audit.sensitivity import Keep, gradient_digests
@@ -130,11 +130,9 @@ def _checks(
         reference = subject.reference(batch, weights, width=width)
     facts: SubjectFacts = subject.facts()
     n_forwards = -(-len(batch) // (facts.physical_batch or len(batch)))
-    clipped = subject.clip(added.gradients)
-    if clipped is None:
-        clipped = clipped_reference(
-            added.gradients, clip_norm=spec.clip_norm, stabiliser=spec.stabiliser
-        )
+    clipped = clipped_by(
+        subject, added.gradients, clip_norm=spec.clip_norm, stabiliser=spec.stabiliser
+    )
     return (
         check_finite(added, [record.id for record in batch]),
         check_autograd(added, weights, reference),
