@@ -9,6 +9,7 @@
     |-- AccountingError (ValueError)              a privacy cost cannot be computed as asked
     |   `-- UnsupportedEventError                 an accountant has no rule for an event
     |-- SubjectError (RuntimeError)               the stack under test cannot be audited
+    |-- TrainingError (RuntimeError)              private training cannot go on as it was planned
     |-- EvidenceError (OSError)                   evidence cannot be written, read or trusted
     `-- LedgerError (RuntimeError)                a ledger refuses an entry, or cannot be used
         |-- BudgetExceededError                   a charge would exceed a cap
@@ -53,6 +54,10 @@ class UnsupportedEventError(AccountingError):
 
 class SubjectError(InsularError, RuntimeError):
     """The stack under test cannot be audited: it breaks the protocol or fails validation."""
+
+
+class TrainingError(InsularError, RuntimeError):
+    """Private training cannot go on as planned: a state does not fit, or a tensor is dead."""
 
 
 class EvidenceError(InsularError, OSError):

@@ -7,6 +7,7 @@ import pytest
 from insular.accounting import (
     ComposedEvent,
     GaussianEvent,
+    GroupedPoissonGaussianEvent,
     LaplaceEvent,
     PoissonGaussianEvent,
     RandomizedResponseEvent,
@@ -34,6 +35,9 @@ TRUNCATED = TruncatedPoissonGaussianEvent(
     relation="add_or_remove_one",
     unit="owner",
 )
+GROUPED = GroupedPoissonGaussianEvent(
+    noise_multiplier=1.0, sampling_prob=0.01, records_per_unit=3, noise_source="secure"
+)
 ALL = ComposedEvent(
     events=(
         GAUSSIAN,
@@ -41,6 +45,7 @@ ALL = ComposedEvent(
         RESPONSE,
         RepeatedEvent(event=SAMPLED, count=600),
         TRUNCATED,
+        GROUPED,
         RepeatAndSelectEvent(event=RepeatedEvent(event=SAMPLED, count=3), mean_runs=10.0),
         ComposedEvent(events=()),
     )
@@ -89,5 +94,14 @@ def test_bad_words_and_counts() -> None:
         RepeatedEvent(event=GAUSSIAN, count=-1)
     with pytest.raises(InvalidArgumentError, match=r"relation of a randomised response"):
         RandomizedResponseEvent(truth_prob=0.7, unit="record", relation="add_or_remove_one")  # type: ignore[arg-type]
+    grouped = {"noise_multiplier": 1.0, "sampling_prob": 0.1, "records_per_unit": 3}
+    for field, bad, rule in (
+        ("relation", "replace_one", "relation must be one of add_or_remove_one"),
+        ("unit", "record", "unit must be one of owner"),
+        ("records_per_unit", 0, "records_per_unit must be an integer >= 1"),
+        ("sampling_prob", 1.5, "sampling_prob must be from 0 to 1"),
+    ):
+        with pytest.raises(InvalidArgumentError, match=rule):
+            GroupedPoissonGaussianEvent(**(grouped | {field: bad}))  # type: ignore[arg-type]
     with pytest.raises(InvalidArgumentError, match=r"mean_runs must be at least 1"):
         RepeatAndSelectEvent(event=GAUSSIAN, mean_runs=0.5)

@@ -3,6 +3,7 @@
 from insular.accounting.accountants import compare, spend, spend_delta
 from insular.accounting.calibration import (
     CalibratedNoise,
+    NoisyRun,
     Run,
     noise_for_advantage,
     noise_for_epsilon,
@@ -13,6 +14,7 @@ from insular.accounting.events import (
     ComposedEvent,
     Event,
     GaussianEvent,
+    GroupedPoissonGaussianEvent,
     LaplaceEvent,
     Mechanism,
     NoiseSource,
@@ -33,6 +35,7 @@ from insular.accounting.influence import (
 )
 from insular.accounting.noise_size import step_noise_rms, sum_noise_rms
 from insular.accounting.pair import implied_epsilon, pair_delta, pair_epsilon
+from insular.accounting.rates import sampling_prob_of
 from insular.accounting.results import ACCOUNTANTS, Accountant, PrivacyCost, Refusal
 from insular.accounting.tradeoff import (
     TradeoffCurve,
@@ -49,9 +52,11 @@ __all__ = [
     "ComposedEvent",
     "Event",
     "GaussianEvent",
+    "GroupedPoissonGaussianEvent",
     "LaplaceEvent",
     "Mechanism",
     "NoiseSource",
+    "NoisyRun",
     "PoissonGaussianEvent",
     "PrivacyCost",
     "RandomizedResponseEvent",
@@ -76,6 +81,7 @@ __all__ = [
     "pair_delta",
     "pair_epsilon",
     "step_noise_rms",
+    "sampling_prob_of",
     "sum_noise_rms",
     "separable_bound",
     "spend",

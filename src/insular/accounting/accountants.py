@@ -8,6 +8,7 @@ from insular.accounting.counts import counted, gaussian_mu, pure_epsilon, unprot
 from insular.accounting.events import (
     NOISE_SOURCES,
     Event,
+    GroupedPoissonGaussianEvent,
     Mechanism,
     NoiseSource,
     PoissonGaussianEvent,
@@ -252,6 +253,8 @@ def _sampler(mechanisms: tuple[Mechanism, ...]) -> str:
         kinds.append("Poisson: each unit enters by its own coin")
     if any(isinstance(m, TruncatedPoissonGaussianEvent) for m in mechanisms):
         kinds.append("Poisson, cut to a fixed size at random")
+    if any(isinstance(m, GroupedPoissonGaussianEvent) for m in mechanisms):
+        kinds.append("Poisson over records: each record of an owner enters by its own coin")
     if len(kinds) < len({type(m) for m in mechanisms}):
         kinds.append("none: every unit enters")
     return "; ".join(kinds) or "none: nothing ran"

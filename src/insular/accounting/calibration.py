@@ -3,16 +3,31 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, final
+from typing import Literal, Protocol, final
 
 from insular import _check
 from insular.accounting.accountants import spend
-from insular.accounting.events import PoissonGaussianEvent, RepeatedEvent, Unit, check_sampling_prob
+from insular.accounting.events import (
+    Event,
+    PoissonGaussianEvent,
+    RepeatedEvent,
+    Unit,
+    check_sampling_prob,
+)
 from insular.accounting.influence import Relation
 from insular.accounting.pair import check_delta
 from insular.accounting.results import ACCOUNTANTS, Accountant
 from insular.accounting.tradeoff import advantage, true_positive_rate
 from insular.errors import AccountingError, InvalidArgumentError
+
+
+class NoisyRun(Protocol):
+    """A run whose mechanism depends on one noise multiplier."""
+
+    def event(self, noise_multiplier: float) -> Event:
+        """The run with this noise."""
+        ...
+
 
 Target = Literal["epsilon", "advantage", "true_positive_rate"]
 """What a promise is about."""
@@ -76,12 +91,12 @@ class CalibratedNoise:
     """What the noise gives by the same accountant: at most ``promised``."""
     accountant: Accountant
     """Who computed."""
-    event: RepeatedEvent
+    event: Event
     """The run with this noise."""
 
 
 def noise_for_epsilon(
-    run: Run, *, epsilon: float, delta: float, accountant: Accountant = "pld"
+    run: NoisyRun, *, epsilon: float, delta: float, accountant: Accountant = "pld"
 ) -> CalibratedNoise:
     """The least noise multiplier with which a run spends at most ``epsilon`` at ``delta``.
 
@@ -90,7 +105,7 @@ def noise_for_epsilon(
         * Tight: within 0.01, and within 0.1%, of a noise that spends more.
 
     Args:
-        run: The run.
+        run: The run: a ``Run``, or whatever gives its event.
         epsilon: Target, in nats, above 0.
         delta: Above 0, below 1.
         accountant: Who computes; one that gives a guarantee.
@@ -117,14 +132,14 @@ def noise_for_epsilon(
     return _search(run, cost, target="epsilon", promised=epsilon, accountant=accountant)
 
 
-def noise_for_advantage(run: Run, *, target_advantage: float) -> CalibratedNoise:
+def noise_for_advantage(run: NoisyRun, *, target_advantage: float) -> CalibratedNoise:
     """The least noise multiplier that bounds every attacker's advantage.
 
     Guarantees:
         * As ``noise_for_epsilon``, with ``advantage``.
 
     Args:
-        run: The run.
+        run: The run: a ``Run``, or whatever gives its event.
         target_advantage: Highest true minus false positive rate, above 0, below 1.
 
     Returns:
@@ -144,7 +159,7 @@ def noise_for_advantage(run: Run, *, target_advantage: float) -> CalibratedNoise
 
 
 def noise_for_true_positive_rate(
-    run: Run, *, target_true_positive_rate: float, false_positive_rate: float
+    run: NoisyRun, *, target_true_positive_rate: float, false_positive_rate: float
 ) -> CalibratedNoise:
     """The least noise multiplier that bounds every attacker's true positive rate.
 
@@ -152,7 +167,7 @@ def noise_for_true_positive_rate(
         * As ``noise_for_epsilon``, with ``true_positive_rate``.
 
     Args:
-        run: The run.
+        run: The run: a ``Run``, or whatever gives its event.
         target_true_positive_rate: Highest rate at which a member is recognised.
         false_positive_rate: Rate at which others are mistaken for a member.
 
@@ -176,7 +191,7 @@ def noise_for_true_positive_rate(
 
 
 def _search(
-    run: Run,
+    run: NoisyRun,
     cost: Callable[[float], float],
     *,
     target: Target,

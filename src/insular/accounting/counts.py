@@ -7,6 +7,7 @@ from dataclasses import replace
 from insular.accounting.events import (
     Event,
     GaussianEvent,
+    GroupedPoissonGaussianEvent,
     LaplaceEvent,
     Mechanism,
     PoissonGaussianEvent,
@@ -100,10 +101,7 @@ def sampled_at_all(counts: Counter[Mechanism]) -> float:
     Returns:
         ``sum count q``, infinite where a mechanism is not Poisson-sampled.
     """
-    return sum(
-        count * part.sampling_prob if isinstance(part, PoissonGaussianEvent) else math.inf
-        for part, count in counts.items()
-    )
+    return sum(count * _entry_prob(part) for part, count in counts.items())
 
 
 def largest_loss(part: Mechanism) -> float:
@@ -131,12 +129,25 @@ def largest_loss(part: Mechanism) -> float:
 def _free(part: Mechanism) -> bool:
     """Whether a mechanism releases nothing about anyone."""
     match part:
-        case PoissonGaussianEvent() | TruncatedPoissonGaussianEvent():
+        case (
+            PoissonGaussianEvent() | TruncatedPoissonGaussianEvent() | GroupedPoissonGaussianEvent()
+        ):
             return part.sampling_prob == 0
         case RandomizedResponseEvent():
             return largest_loss(part) == 0
         case _:
             return False
+
+
+def _entry_prob(part: Mechanism) -> float:
+    """Probability that a unit enters at all; infinite where a mechanism is not Poisson-sampled."""
+    match part:
+        case PoissonGaussianEvent():
+            return part.sampling_prob
+        case GroupedPoissonGaussianEvent():
+            return min(1.0, part.records_per_unit * part.sampling_prob)
+        case _:
+            return math.inf
 
 
 def _unsampled_mu(part: Mechanism) -> float | None:
@@ -150,5 +161,11 @@ def _unsampled_mu(part: Mechanism) -> float | None:
                 return None
             reach = 1.0 if part.relation == "add_or_remove_one" else 2.0
             return reach / part.noise_multiplier
+        case GroupedPoissonGaussianEvent():
+            low, high = NOISE_RANGE
+            noise = part.noise_multiplier / part.records_per_unit
+            if part.sampling_prob < 1 and low <= noise and part.noise_multiplier <= high:
+                return None
+            return 1 / noise
         case _:
             return None

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Protocol, final
 
 from insular.accounting.counts import gaussian_mu, largest_loss
 from insular.accounting.events import (
+    GroupedPoissonGaussianEvent,
     LaplaceEvent,
     Mechanism,
     RandomizedResponseEvent,
     TruncatedPoissonGaussianEvent,
 )
+from insular.accounting.grouped import grouped_curves
 
 if TYPE_CHECKING:
     import numpy as np
@@ -120,6 +122,13 @@ def curves_of(part: Mechanism, tail: float) -> tuple[Curve, ...]:
             return (_response(part),)
         case TruncatedPoissonGaussianEvent():
             return _truncated(part, tail)
+        case GroupedPoissonGaussianEvent() if gaussian_mu(Counter({part: 1})) is None:
+            return grouped_curves(
+                part.noise_multiplier,
+                sampling_prob=max(part.sampling_prob, _LEAST_PROB),
+                n_records=part.records_per_unit,
+                tail=tail,
+            )
         case _:
             mu = gaussian_mu(Counter({part: 1}))
             if mu is not None:

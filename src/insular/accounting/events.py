@@ -7,6 +7,7 @@ from typing import Literal, final
 
 from insular import _check
 from insular.accounting.influence import RELATIONS, Relation
+from insular.accounting.rates import check_sampling_prob
 from insular.errors import AccountingError, InvalidArgumentError
 
 Unit = Literal["record", "owner"]
@@ -150,6 +151,36 @@ class TruncatedPoissonGaussianEvent:
 
 @final
 @dataclass(frozen=True, kw_only=True)
+class GroupedPoissonGaussianEvent:
+    """As ``PoissonGaussianEvent`` over records, where an owner of several of them is hidden."""
+
+    kind: Literal["grouped_poisson_gaussian"] = "grouped_poisson_gaussian"
+    """Tag in evidence."""
+    noise_multiplier: float
+    """Noise standard deviation over the clip norm of one record's contribution."""
+    sampling_prob: float
+    """Probability with which each record enters, independently of all others."""
+    records_per_unit: int
+    """Records that one owner has at most."""
+    relation: Literal["add_or_remove_one"] = "add_or_remove_one"
+    """An owner with all its records is there or not."""
+    unit: Literal["owner"] = "owner"
+    """Whose presence is hidden."""
+    noise_source: NoiseSource = "not_drawn"
+    """Where the noise came from."""
+
+    def __post_init__(self) -> None:
+        """Refuse values outside their rule."""
+        _check.non_negative_finite(noise_multiplier=self.noise_multiplier)
+        check_sampling_prob(self.sampling_prob)
+        _check.at_least(1, records_per_unit=self.records_per_unit)
+        _check.one_of(("add_or_remove_one",), relation=self.relation)
+        _check.one_of(("owner",), unit=self.unit)
+        _check_words(self)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
 class RepeatedEvent:
     """One event that ran several times, each time with fresh randomness."""
 
@@ -208,26 +239,12 @@ Mechanism = (
     | RandomizedResponseEvent
     | PoissonGaussianEvent
     | TruncatedPoissonGaussianEvent
+    | GroupedPoissonGaussianEvent
 )
 """Events that release something themselves."""
 
 Event = Mechanism | RepeatedEvent | ComposedEvent | RepeatAndSelectEvent
 """Every event."""
-
-
-def check_sampling_prob(sampling_prob: float) -> None:
-    """Refuse a sampling probability outside its range, with the usual cause.
-
-    Raises:
-        InvalidArgumentError: With rule, value and remedy.
-    """
-    try:
-        _check.probability(sampling_prob=sampling_prob)
-    except InvalidArgumentError as error:
-        raise InvalidArgumentError(
-            f"{error} It is the expected batch size over the number of units, so the batch can be "
-            "no larger than the data."
-        ) from None
 
 
 def parts_of(event: Event) -> Iterator[tuple[Mechanism | RepeatAndSelectEvent, int]]:

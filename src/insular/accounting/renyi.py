@@ -13,6 +13,7 @@ from insular.accounting.events import (
     ComposedEvent,
     Event,
     GaussianEvent,
+    GroupedPoissonGaussianEvent,
     LaplaceEvent,
     Mechanism,
     PoissonGaussianEvent,
@@ -225,10 +226,9 @@ def _one(event: Event) -> "DpEvent":
                 return dpa.GaussianDpEvent(_noise(event.noise_multiplier / reach))
             inner = dpa.GaussianDpEvent(event.noise_multiplier)
             return dpa.PoissonSampledDpEvent(event.sampling_prob, inner)
-        case TruncatedPoissonGaussianEvent():
+        case TruncatedPoissonGaussianEvent() | GroupedPoissonGaussianEvent():
             raise UnsupportedEventError(
-                "the rdp accountant has no rule for truncated_poisson_gaussian; use "
-                "accountant='pld'."
+                f"the rdp accountant has no rule for {event.kind}; use accountant='pld'."
             )
         case RepeatedEvent():
             return dpa.SelfComposedDpEvent(_one(event.event), event.count)

@@ -10,9 +10,6 @@ def report(
     run: Annotated[Path, typer.Argument(help="Folder of a complete run.")],
 ) -> None:
     """Render a run's page again from its evidence, and print where it lies."""
-    from insular.evidence import RunStore
-    from insular.recipes.audit import write_page
+    from insular.recipes.pages import write_page_of
 
-    store = RunStore.open(run)
-    store.verify()
-    typer.echo(str(write_page(store)))
+    typer.echo(str(write_page_of(run)))

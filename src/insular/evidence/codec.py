@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from decimal import Decimal
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -18,6 +19,9 @@ T = TypeVar("T")
 
 _NAMED_FLOATS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|\+00:00)", re.ASCII)
+_DECIMAL = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?", re.ASCII)
+_MOST_DIGITS = 200
+"""Longest text of a decimal: the exact sum of any amounts fits."""
 _RULES = {
     "missing": "is missing",
     "unexpected_keyword_argument": "is not a known field",
@@ -33,11 +37,12 @@ def encode(value: object) -> str:
           for which this would not hold is refused.
         * NaN and the infinities are the strings ``"NaN"``, ``"Infinity"`` and ``"-Infinity"``
           in float fields, so every JSON reader can read the text.
+        * A ``Decimal`` is the text of its exact value, such as ``"0.10"``, never a binary float.
         * Keys stand in field order, indented by two spaces, with a newline at the end.
 
     Args:
-        value: A dataclass instance of numbers, strings, booleans, None, UTC times, tuples,
-            dictionaries with string keys, and dataclasses of these.
+        value: A dataclass instance of numbers, decimals, strings, booleans, None, UTC times,
+            tuples, dictionaries with string keys, and dataclasses of these.
 
     Returns:
         The text.
@@ -80,6 +85,7 @@ def decode(cls: type[T], text: str | bytes, *, source: str = "evidence") -> T:
         * Types are strict: no text becomes a number, no number a boolean. An integer is read
           where a float is declared.
         * A number that a float cannot hold, a bare ``NaN`` and a time outside UTC are refused.
+        * A decimal is read from plain digits in quotes alone: no number, exponent or infinity.
         * The error is one line with source, field and rule, and never quotes a value.
 
     Args:
@@ -159,6 +165,8 @@ def plain(value: object, *, at: str, name_floats: bool = True) -> Any:
         if math.isfinite(value) or not name_floats:
             return float(value)
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, Decimal):
+        return _decimal_text(value, at=at)
     if isinstance(value, datetime) and value.tzinfo is not None:
         return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
     if isinstance(value, tuple | list):
@@ -173,6 +181,14 @@ def plain(value: object, *, at: str, name_floats: bool = True) -> Any:
     raise EvidenceError(f"{at}: {kind} has no form in evidence; convert it first.")
 
 
+def _decimal_text(value: Decimal, *, at: str) -> str:
+    """The exact value in plain digits."""
+    # the exponent is looked at first: written out, a large one would fill the memory
+    if not value.is_finite() or abs(value.adjusted()) > _MOST_DIGITS:
+        raise EvidenceError(f"{at}: a decimal must be finite and of at most {_MOST_DIGITS} digits.")
+    return format(value, "f")
+
+
 @lru_cache(maxsize=256)
 def _validator(cls: type) -> "SchemaValidator":
     """The compiled reader of one dataclass."""
@@ -183,7 +199,7 @@ def _validator(cls: type) -> "SchemaValidator":
 
 
 def _strict(schema: Any) -> Any:
-    """A core schema in which dataclasses forbid extras, floats have names, times are UTC."""
+    """A core schema in which dataclasses forbid extras and scalars have one form each."""
     from pydantic_core import core_schema
 
     # A standard dataclass carries no pydantic settings and nested ones inherit none, so the rules
@@ -197,6 +213,8 @@ def _strict(schema: Any) -> Any:
     match node.get("type"):
         case "float":
             return core_schema.no_info_before_validator_function(_read_float, node)  # pyright: ignore[reportArgumentType]
+        case "decimal":
+            return core_schema.no_info_before_validator_function(_read_decimal, node)  # pyright: ignore[reportArgumentType]
         case "datetime":
             return core_schema.no_info_before_validator_function(_read_time, node)  # pyright: ignore[reportArgumentType]
         case "dataclass-args":
@@ -219,6 +237,13 @@ def _read_float(value: object) -> object:
         if not finite:
             raise ValueError("must fit a 64-bit float.")
     return value
+
+
+def _read_decimal(value: object) -> Decimal:
+    """Read plain digits in quotes only; pydantic also reads numbers and exponents."""
+    if not isinstance(value, str) or len(value) > _MOST_DIGITS or not _DECIMAL.fullmatch(value):
+        raise ValueError('must be a decimal as text in plain digits, such as "0.1".')
+    return Decimal(value)
 
 
 def _read_time(value: object) -> object:

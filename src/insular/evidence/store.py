@@ -148,6 +148,28 @@ class RunStore:
         """
         return self._read(checked_name(name)).decode("utf-8")
 
+    def adopt(self, file: str) -> str:
+        """List a file that something else wrote into the folder, such as an adapter or a log.
+
+        Args:
+            file: Path within the folder.
+
+        Returns:
+            Its SHA-256, which the manifest holds from now on.
+
+        Raises:
+            EvidenceError: If it is not there, or lies outside the folder.
+        """
+        if self._manifest.finished:
+            raise EvidenceError(f"{self._path} is a finished run; reopen it to add {file}.")
+        place = self._inside(file)
+        if not place.is_file():
+            raise EvidenceError(f"{place} must be a file to be listed; it is not there.")
+        digest = sha256_of(place)
+        files = {name: known for name, known in self._manifest.files.items() if name != file}
+        self._update(replace(self._manifest, files={**files, file: digest}))
+        return digest
+
     def write_arrays(self, name: str, arrays: Mapping[str, "np.ndarray"]) -> packing.ArrayRef:
         """Write arrays as one safetensors file, named by its digest.
 

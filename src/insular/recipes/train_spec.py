@@ -169,6 +169,7 @@ class TrainSpec:
             self._check_text,
             self._check_noise,
             self._check_sampling,
+            self._check_coupling,
             self._check_ledger,
         )
         found = []
@@ -219,6 +220,14 @@ class TrainSpec:
         if self.sample == "record" and self.sampler != "poisson":
             raise InvalidArgumentError(
                 f"sampler must be poisson for sample='record', got sampler={self.sampler!r}."
+            )
+
+    def _check_coupling(self) -> None:
+        """Only a coupled backbone, with records as units, can have its price accepted."""
+        if self.accept_coupling and (self.backbone != "llm-int8" or self.by_owner):
+            raise InvalidArgumentError(
+                "accept_coupling must be empty unless backbone is llm-int8 and unit is record, got "
+                f"backbone={self.backbone!r} and unit={self.unit!r}; leave it out."
             )
 
     def _check_ledger(self) -> None:

@@ -1,4 +1,7 @@
-"""Clipping: the bound on what one record contributes."""
+"""Clipping: the bound on what one record, or one owner, contributes."""
+
+from dataclasses import dataclass
+from typing import final
 
 import torch
 from jaxtyping import Float
@@ -8,6 +11,39 @@ from insular import _check
 
 OPACUS_STABILISER = 1e-6
 """What Opacus adds to a norm before it divides by it."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class FlatClipping:
+    """One L2 bound over all coordinates of a contribution."""
+
+    clip_norm: float
+    """Bound C, in gradient units. Opacus: ``max_grad_norm``; jax_privacy: ``l2_clip_norm``."""
+    stabiliser: float = 0.0
+    """Added to each norm; :data:`OPACUS_STABILISER` reproduces Opacus."""
+
+    def __post_init__(self) -> None:
+        """Check the bound."""
+        _check.positive_finite(clip_norm=self.clip_norm)
+        _check.non_negative_finite(stabiliser=self.stabiliser)
+
+    def clip(
+        self, gradients: Float[Tensor, "unit param"]
+    ) -> tuple[Float[Tensor, "unit param"], Float[Tensor, " unit"]]:
+        """Clip each row, as :func:`clip_records` does.
+
+        Args:
+            gradients: One flattened gradient per record, or per owner the sum over its records.
+
+        Returns:
+            The contributions, and the norms before clipping in float64.
+        """
+        norms = record_norms(gradients)
+        factor = (self.clip_norm / (norms + self.stabiliser)).clamp(max=1.0)
+        clipped = (gradients.double() * factor.unsqueeze(1)).to(gradients.dtype)
+        finite = norms.isfinite().unsqueeze(1)
+        return torch.where(finite, clipped, torch.zeros_like(clipped)), norms
 
 
 def clip_records(
@@ -39,12 +75,7 @@ def clip_records(
     Source:
         Abadi et al. (2016), Algorithm 1. https://arxiv.org/abs/1607.00133
     """
-    _check.positive_finite(clip_norm=clip_norm)
-    _check.non_negative_finite(stabiliser=stabiliser)
-    norms = record_norms(gradients)
-    factor = (clip_norm / (norms + stabiliser)).clamp(max=1.0)
-    clipped = (gradients.double() * factor.unsqueeze(1)).to(gradients.dtype)
-    return torch.where(norms.isfinite().unsqueeze(1), clipped, torch.zeros_like(clipped))
+    return FlatClipping(clip_norm=clip_norm, stabiliser=stabiliser).clip(gradients)[0]
 
 
 def record_norms(gradients: Float[Tensor, "record param"]) -> Float[Tensor, " record"]:

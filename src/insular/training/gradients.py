@@ -17,7 +17,14 @@ from torch import Tensor, nn
 from insular.errors import ModelError
 from insular.models.structure import trainable
 from insular.records.batches import TokenBatch
-from insular.training._hooks import check_reached, collector, linear_owners
+from insular.training._hooks import (
+    Collected,
+    check_reached,
+    collector,
+    linear_owners,
+    past_its_layer,
+    tapped,
+)
 from insular.training.losses import LossName, record_losses
 
 
@@ -34,6 +41,17 @@ class RecordGradients:
     """Forward outputs, detached."""
     batch_gradient: Float[Tensor, " param"]
     """What the same backward left in the parameters' own gradient: the sum over records."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class TrainingGradients:
+    """What a training step needs of one batch, and nothing else."""
+
+    gradients: Float[Tensor, "record param"]
+    """Gradient of each record's loss, bit for bit that of :class:`RecordGradients`."""
+    losses: Float[Tensor, " record"]
+    """Loss of each record, in nats."""
 
 
 class GradientEngine(ABC):
@@ -56,6 +74,25 @@ class GradientEngine(ABC):
         Raises:
             ModelError: If a trainable parameter cannot be covered.
         """
+
+    def for_training(
+        self, model: nn.Module, batch: TokenBatch, *, loss: LossName
+    ) -> TrainingGradients:
+        """Run one batch forward and backward for its per-record gradients alone.
+
+        Guarantees:
+            * Gradients and losses are bit for bit those of :meth:`compute`.
+
+        Args:
+            model: As for :meth:`compute`.
+            batch: The records, in order.
+            loss: Which per-record loss.
+
+        Returns:
+            Gradients and losses.
+        """
+        found = self.compute(model, batch, loss=loss)
+        return TrainingGradients(gradients=found.gradients, losses=found.losses)
 
 
 def forward_losses(
@@ -86,6 +123,7 @@ class HookGradients(GradientEngine):
 
     A record's contribution is a product over its own real rows, so neither batch size nor padding
     changes the shape of that product. Parameters used twice, or shared by two layers, accumulate.
+    A parameter whose gradient does not all come from its layers is refused at each step.
     """
 
     name = "hooks"
@@ -94,13 +132,9 @@ class HookGradients(GradientEngine):
         """Run forward and backward under hooks."""
         parameters = _some_trainable(model)
         layers = linear_owners(model, parameters)
-        collected = {
-            name: torch.zeros(batch.n_records, *p.shape, dtype=p.dtype, device=p.device)
-            for name, p in parameters.items()
-        }
-        rows = [mask.nonzero().flatten() for mask in batch.attention_mask]
+        collected = Collected(parameters, batch)
         handles = [
-            layer.register_forward_hook(collector(names, collected, rows))
+            layer.register_forward_hook(collector(names, collected))
             for layer, names in layers.items()
         ]
         try:
@@ -109,13 +143,27 @@ class HookGradients(GradientEngine):
         finally:
             for handle in handles:
                 handle.remove()
-        check_reached(collected, summed)
+        check_reached(collected.named, summed)
         return RecordGradients(
-            gradients=torch.cat([collected[name].flatten(1) for name in parameters], dim=1),
+            gradients=collected.flat,
             losses=losses.detach(),
             logits=logits.detach(),
             batch_gradient=summed,
         )
+
+    def for_training(
+        self, model: nn.Module, batch: TokenBatch, *, loss: LossName
+    ) -> TrainingGradients:
+        """Run forward and backward with taps: no parameter's own gradient, no kept logits."""
+        parameters = _some_trainable(model)
+        collected = Collected(parameters, batch)
+        with tapped(linear_owners(model, parameters), collected):
+            losses = forward_losses(model, batch, loss)[1]
+            left = torch.autograd.grad(losses.sum(), list(parameters.values()), allow_unused=True)
+        for name, found in zip(parameters, left, strict=True):
+            if found is not None and found.any():
+                raise past_its_layer(name)
+        return TrainingGradients(gradients=collected.flat, losses=losses.detach())
 
 
 @final

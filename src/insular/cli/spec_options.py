@@ -1,0 +1,130 @@
+"""Command-line options made of a settings dataclass: the field's name, type, default, docstring."""
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from insular.errors import InvalidArgumentError
+
+T = TypeVar("T")
+
+
+def with_options(spec: type[Any], **names: str) -> Callable[[Callable[..., Any]], Any]:
+    """A decorator that adds one option for each field of ``spec`` to a command.
+
+    The command takes them as ``**given``; ``settings`` makes the dataclass of them. A tuple of
+    names is one text with commas on the command line.
+
+    Args:
+        spec: A frozen dataclass whose fields have defaults and docstrings.
+        names: Other option names, by field.
+
+    Returns:
+        The decorator.
+    """
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        signature = inspect.signature(command, eval_str=True)
+        own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+        help_of = field_docs(spec)
+        added = [
+            inspect.Parameter(
+                field.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=_shown(field.default),
+                annotation=Annotated[
+                    type(_shown(field.default)),
+                    typer.Option(*_flags(field.name, names), help=help_of[field.name]),
+                ],
+            )
+            for field in fields(spec)
+        ]
+        keyword = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own[1:]]
+        command.__signature__ = inspect.Signature([own[0], *added, *keyword])  # pyright: ignore[reportFunctionMemberAccess]
+        command.__annotations__ = {p.name: p.annotation for p in (own[0], *added, *keyword)}
+        return command
+
+    return decorate
+
+
+def settings(
+    spec: type[T], given: dict[str, Any], context: typer.Context, config: Path | None
+) -> T:
+    """The settings: all from the options, or from a file with the typed options on top.
+
+    Args:
+        spec: The dataclass.
+        given: Value of each option.
+        context: Which of them were typed.
+        config: A TOML file, or None.
+
+    Returns:
+        The settings.
+
+    Raises:
+        InvalidArgumentError: If the file cannot be read, or a setting breaks its rule.
+    """
+    defaults = {field.name: field.default for field in fields(spec)}  # pyright: ignore[reportArgumentType]
+    values = {
+        name: _names(value) if isinstance(defaults[name], tuple) else value
+        for name, value in given.items()
+    }
+    if config is None:
+        return spec(**values)
+    from insular.evidence import from_toml
+
+    try:
+        content = config.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise InvalidArgumentError(f"config {config} cannot be read: {reason}.") from error
+    typed = {name: value for name, value in values.items() if _was_typed(context, name)}
+    return replace(from_toml(spec, content, source=str(config)), **typed)  # pyright: ignore[reportArgumentType]
+
+
+def field_docs(spec: type[Any]) -> dict[str, str]:
+    """The docstring under each field of a dataclass, on one line.
+
+    Args:
+        spec: The dataclass.
+
+    Returns:
+        Text by field name.
+    """
+    (node,) = ast.parse(textwrap.dedent(inspect.getsource(spec))).body
+    assert isinstance(node, ast.ClassDef)
+    found: dict[str, str] = {}
+    for field, doc in zip(node.body, node.body[1:], strict=False):
+        match field, doc:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=text)):
+                found[name] = " ".join(str(text).replace("``", "").split())
+            case _:
+                continue
+    return found
+
+
+def _shown(default: Any) -> Any:
+    """A default as the command line takes it."""
+    return ",".join(default) if isinstance(default, tuple) else default
+
+
+def _flags(name: str, names: dict[str, str]) -> tuple[str, ...]:
+    """The option of a field."""
+    return (names.get(name, f"--{name.replace('_', '-')}"),)
+
+
+def _names(value: str) -> tuple[str, ...]:
+    """Names separated by commas."""
+    return tuple(name.strip() for name in value.split(",") if name.strip())
+
+
+def _was_typed(context: typer.Context, name: str) -> bool:
+    """Whether an option was given on the command line."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"

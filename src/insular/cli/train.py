@@ -1,0 +1,91 @@
+"""``insular train``: private fine-tuning whose guarantee is the one that ran."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from insular.cli.output import JSON_HELP, print_json
+from insular.cli.spec_options import settings, with_options
+from insular.errors import InvalidArgumentError
+from insular.recipes.train_spec import BACKBONES, TrainSpec
+
+N_AUDIT_LINES = 34
+"""Lines that the short audit reports, about."""
+
+
+@with_options(TrainSpec)
+def train(
+    context: typer.Context,
+    config: Annotated[
+        Path | None, typer.Option(help="Take all settings from this TOML file.")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the run whose run.toml --config names.")
+    ] = False,
+    out: Annotated[Path | None, typer.Option(help="Folder of the run.")] = None,
+    json: Annotated[str, typer.Option("--json", help=JSON_HELP)] = "",
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    list_backbones: Annotated[
+        bool, typer.Option("--list", help="List the backbones and stop.")
+    ] = False,
+    **given: Any,
+) -> None:
+    """Fine-tune adapters on protected text with differential privacy.
+
+    Exit code 0: the guarantee is the one that ran. 1: it is not. 2: refused, nothing was released.
+    """
+    if list_backbones:
+        from insular.reports.terminal import results_console, table
+
+        results_console().print(table(("Backbone", "What it is"), list(BACKBONES.items())))
+        raise typer.Exit
+    spec = settings(TrainSpec, given, context, config)
+    folder = out or _folder(config, resume=resume)
+    try:
+        code = _run(spec, folder, resume=resume, json=json, quiet=quiet)
+    except KeyboardInterrupt:
+        typer.echo(
+            "insular: interrupted; what was released is in the log. Go on with"
+            f" insular train --config {folder / 'run.toml'} --resume",
+            err=True,
+        )
+        code = 130
+    raise typer.Exit(code)
+
+
+def _folder(config: Path | None, *, resume: bool) -> Path:
+    """The folder of the run that is resumed, or a new one under ``runs``."""
+    from insular.evidence import default_run_path
+
+    if not resume:
+        return default_run_path(Path("runs"), "train")
+    if config is None:
+        raise InvalidArgumentError(
+            "--resume must know its run, got neither --config nor --out; give --config"
+            " RUN/run.toml."
+        )
+    return config.parent
+
+
+def _run(spec: TrainSpec, folder: Path, *, resume: bool, json: str, quiet: bool) -> int:
+    """Train, print what came out, and give the exit code."""
+    from insular.cli.progress import TaskProgress
+    from insular.recipes.train import PAGE, train_privately
+    from insular.recipes.train_summary import summary_blocks, train_summary
+    from insular.reports.terminal import results_console
+
+    def n_lines(task: str) -> int:
+        return spec.steps if task == "train" else N_AUDIT_LINES
+
+    with TaskProgress(n_lines, quiet=quiet) as progress:
+        result = train_privately(
+            spec, folder, command=tuple(sys.argv), resume=resume, progress=progress
+        )
+    if not print_json(result, json):
+        console = results_console()
+        for block in summary_blocks(train_summary(result, run_folder=str(folder))):
+            console.print(block, soft_wrap=isinstance(block, str))
+        console.print(f"Page:   {folder / PAGE}", soft_wrap=True)
+    return result.exit_code

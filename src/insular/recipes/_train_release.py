@@ -1,0 +1,164 @@
+"""What of a training run may leave, what must not, what the ledger holds, how to repeat it."""
+
+import shlex
+
+from insular.evidence import InputFact, RunManifest
+from insular.recipes._numbers import cited, counted, place
+from insular.recipes._train_words import linked
+from insular.recipes.train_results import TrainResult
+from insular.reports import Block, Cell, Code, Command, Facts, Points, Section, Table, paragraph
+
+_PRIVATE = (
+    "the log of releases: how many units each step drew, and the length of its noise",
+    "results and telemetry: losses, lengths, counts of the private text",
+    "checkpoints: what was seen of gradients before noise hid it",
+    "the audit of the stack: it read records without noise",
+    "this page: it shows all of these",
+)
+_PUBLIC_FILES = ("run.toml", "card.json", "card.md", "card.html")
+
+
+def release_section(
+    result: TrainResult, manifest: RunManifest, *, folder: str, protects: bool
+) -> Section:
+    """What may leave with its digests, and what must not."""
+    blocks: list[Block] = []
+    if not result.artifacts:
+        blocks.append(paragraph("Nothing was made that may leave."))
+    else:
+        if not protects:
+            blocks.append(
+                paragraph(
+                    "The guarantee does not hold as planned, so nothing is cleared to leave. These"
+                    " files were made:"
+                )
+            )
+        blocks.append(_artifacts(result, protects=protects))
+    inside = sorted(
+        name
+        for name in manifest.files
+        if name not in {a.file for a in result.artifacts} and name not in _PUBLIC_FILES
+    )
+    blocks.append(paragraph("Not to leave, for none of it is covered by the guarantee:"))
+    blocks.append(Points(items=_PRIVATE))
+    if inside:
+        files: list[Cell] = [linked(name, name) for name in inside]
+        blocks.append(
+            Table(
+                caption=f"{counted(len(files), 'file')} of the run that must stay.",
+                columns=("File",),
+                rows=tuple((file,) for file in files),
+                folded=True,
+            )
+        )
+    blocks.append(paragraph("What may be said of the run in public is on its release card:"))
+    blocks.append(Command(text=f"insular card {shlex.quote(folder)}"))
+    return Section(heading="What may leave, and what must not", blocks=tuple(blocks))
+
+
+def ledger_section(result: TrainResult) -> Section:
+    """What the ledger holds for this run."""
+    heading, entry = "Budget ledger", result.ledger
+    if entry is None:
+        text = paragraph(
+            "No ledger was named, so nothing keeps this run and others on the same text within one"
+            " budget: epsilons of several runs add up."
+        )
+        return Section(heading=heading, blocks=(text,))
+    committed: Cell = "nothing"
+    if entry.committed_epsilon:
+        committed = (
+            "epsilon ",
+            cited(entry.committed_epsilon, "ledger", "committed_epsilon"),
+            ", delta ",
+            cited(entry.committed_delta, "ledger", "committed_delta"),
+        )
+    facts = Facts(
+        pairs=(
+            ("Ledger", Code(text=entry.ledger)),
+            ("Population", entry.population),
+            ("Release", entry.release),
+            (
+                "Reserved",
+                (
+                    "epsilon ",
+                    cited(entry.reserved_epsilon, "ledger", "reserved_epsilon"),
+                    ", delta ",
+                    cited(entry.reserved_delta, "ledger", "reserved_delta"),
+                ),
+            ),
+            ("Committed", committed),
+            ("Head after it", Code(text=entry.head)),
+        ),
+        source=place("ledger"),
+    )
+    text = paragraph(
+        "Reserved before the first release, committed after the last."
+        if entry.committed_epsilon
+        else "Reserved before the first release, and not committed: the whole reservation stays."
+    )
+    return Section(heading=heading, blocks=(text, facts))
+
+
+def repeat_section(result: TrainResult, manifest: RunManifest, *, folder: str) -> Section:
+    """How to run it again, and what that costs."""
+    config = shlex.quote(f"{folder}/run.toml")
+    lines: list[Block] = [
+        paragraph(
+            "The same settings make a new run: with other noise, another adapter, and its own cost"
+            " in epsilon on top of this one. This page comes again from the evidence, at no cost:"
+        ),
+        Command(text=f"insular report {shlex.quote(folder)}"),
+        paragraph("The run as typed, and from its settings:"),
+    ]
+    if manifest.command:
+        lines.append(Command(text=shlex.join(manifest.command)))
+    lines.append(Command(text=f"insular train --config {config}"))
+    return Section(heading="How to repeat it", blocks=(*lines, _circumstances(result, manifest)))
+
+
+def _artifacts(result: TrainResult, *, protects: bool) -> Table:
+    """Files with digest and size."""
+    rows: list[tuple[Cell, ...]] = []
+    for i, one in enumerate(result.artifacts):
+        size = cited(f"{one.size_bytes:,}", "artifacts", i, "size_bytes")
+        rows.append((linked(one.file, one.file), size, Code(text=one.sha256)))
+    return Table(
+        caption="May leave: the guarantee covers all that was computed from the noisy sums."
+        if protects
+        else "Made by the run, not cleared.",
+        columns=("File", "Bytes", "SHA-256"),
+        rows=tuple(rows),
+        numeric=(1,),
+        source=place("artifacts"),
+    )
+
+
+def _circumstances(result: TrainResult, manifest: RunManifest) -> Facts:
+    """Code, machine, packages and inputs."""
+    machine = manifest.machine
+    memory = f", {machine.memory_bytes / 2**30:.1f} GiB" if machine.memory_bytes else ""
+    revision = f", revision {manifest.code_revision}" if manifest.code_revision else ""
+    packages = ", ".join(f"{name} {version}" for name, version in manifest.packages.items())
+    return Facts(
+        pairs=(
+            ("Model", f"{result.model}, digest {result.model_digest}"),
+            ("Frozen layers", result.backbone),
+            ("Optimiser", result.optimiser),
+            ("Trained coordinates", cited(f"{result.n_trainable:,}", "n_trainable")),
+            ("Time in steps", cited(f"{result.seconds:.0f} s", "seconds")),
+            ("Code", f"insular {manifest.insular_version}{revision}"),
+            ("Python", f"{manifest.python} on {manifest.platform}"),
+            ("Machine", f"{machine.cpu_model}, {machine.logical_cores} cores{memory}"),
+            ("CUDA devices", ", ".join(machine.cuda_devices) or "none"),
+            ("Packages", packages or "none noted"),
+            *((f"Input: {fact.name}", _input(fact)) for fact in manifest.inputs),
+        ),
+        source="manifest.json",
+    )
+
+
+def _input(fact: InputFact) -> str:
+    """An input by its source, size and digest."""
+    size = "" if fact.n_records is None else f", {fact.n_records} records"
+    return f"{fact.source}{size}, sha256 {fact.sha256 or 'not a file'}"

@@ -1,0 +1,208 @@
+"""``insular attack release``: draw an audited pair's releases, hold them against the promise."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from insular.audit.audit_results import AuditResult
+from insular.errors import EvidenceError, InsularError, InvalidArgumentError
+from insular.evidence import (
+    InputFact,
+    RunStore,
+    collect_manifest,
+    from_toml,
+    sha256_of,
+    to_toml,
+)
+from insular.recipes import audit as audits
+from insular.recipes.attack_page import release_page
+from insular.recipes.attack_release import (
+    AuditedPair,
+    judge_stack,
+    released_step,
+    shard_tasks,
+    start_adapter,
+)
+from insular.recipes.attack_results import ReleaseResult
+from insular.recipes.attack_spec import ReleaseSpec
+from insular.recipes.inputs import Progress, silent
+from insular.recipes.tasks import run_tasks
+from insular.reports.page import render
+
+KIND = "attack.release"
+SPEC_FILE = "run.toml"
+RESULT = "results"
+PAGE = "report.html"
+
+
+def attack_releases(
+    spec: ReleaseSpec,
+    out: Path,
+    *,
+    command: Sequence[str],
+    workers: int = 1,
+    progress: Progress | None = None,
+) -> ReleaseResult:
+    """Release an audited pair many times and bound from below what the releases tell.
+
+    Guarantees:
+        * The audit's files are verified first, and none of them is changed.
+        * A shard that was drawn is not drawn again; the numbers do not depend on ``workers``.
+        * ``out`` holds ``run.toml``, every statistic with its seed and digest, the adapter that
+          each release started from, ``results.json`` and the page.
+        * All trade-off bounds of a run hold together with probability 1 - significance.
+
+    Args:
+        spec: What to release, how often, and what is promised.
+        out: Folder of the evidence: new, empty, or an unfinished run of the same spec.
+        command: The command as typed, for the manifest.
+        workers: Processes that draw shards side by side, of one thread each.
+        progress: Called from this process.
+
+    Returns:
+        The result.
+
+    Raises:
+        EvidenceError: If the audit cannot be used, or ``out`` holds another run.
+    """
+    report = progress or silent
+    pair = open_pair(Path(spec.run))
+    arms = pair.arms(spec.stacks)
+    store = _open(spec, out, command=command, facts=_facts(pair))
+    with _status(store):
+        start, words = start_adapter(pair, report=report)
+        steps = [released_step(pair, arm, spec, start) for arm in arms]
+        store.write_arrays("start", {"adapter": start})
+        tasks = [shard_tasks(spec, arm.stack, step) for arm, step in zip(arms, steps, strict=True)]
+        shards = run_tasks(sum(tasks, []), store, workers=workers, progress=report)
+        stacks = []
+        for arm, step, mine in zip(arms, steps, tasks, strict=True):
+            drawn, shards = shards[: len(mine)], shards[len(mine) :]
+            report("", f"bounds for {arm.stack}")
+            stacks.append(judge_stack(spec, arm, step, drawn, store=store, n_stacks=len(arms)))
+        result = ReleaseResult(
+            spec=spec,
+            record=pair.sensitivity.screen.selected.record,
+            n_baseline=len(pair.sensitivity.screen.baseline),
+            clip_norm=steps[0].clip_norm,
+            noise_multiplier=steps[0].noise_multiplier,
+            expected_batch_size=steps[0].expected_batch_size,
+            n_params=len(start),
+            start=words,
+            stacks=tuple(stacks),
+        )
+        store.write_result(RESULT, result)
+        store.finish("complete")
+    write_page(store)
+    return result
+
+
+def open_pair(run: Path) -> AuditedPair:
+    """Read the pair that an audit validated.
+
+    Args:
+        run: Folder of the audit.
+
+    Returns:
+        The pair.
+
+    Raises:
+        EvidenceError: If it is no complete audit with a sensitivity part.
+    """
+    store = RunStore.open(run)
+    if store.manifest.kind != audits.KIND or store.manifest.status != "complete":
+        raise EvidenceError(
+            f"{run} must hold a complete {audits.KIND} run, got a {store.manifest.status}"
+            f" {store.manifest.kind} run."
+        )
+    store.verify()
+    result = store.read_result(audits.RESULT, AuditResult)
+    if result.sensitivity is None:
+        raise EvidenceError(
+            f"{run} must have a sensitivity part, whose pair is released; it has none: audit with"
+            " --parts isolation,sensitivity."
+        )
+    return AuditedPair(
+        audit=audits.read_spec(store), result=result, sensitivity=result.sensitivity, store=store
+    )
+
+
+def write_page(store: RunStore) -> Path:
+    """Render the page of a finished run from its evidence alone.
+
+    Args:
+        store: The run.
+
+    Returns:
+        The page's path.
+    """
+    result = store.read_result(RESULT, ReleaseResult)
+    status = store.manifest.status
+    store.reopen()
+    manifest = replace(store.manifest, status=status)
+    store.write_text(PAGE, render(release_page(result, manifest)))
+    store.finish(status)
+    return store.path / PAGE
+
+
+def read_spec(store: RunStore) -> ReleaseSpec:
+    """The settings that a run was given.
+
+    Args:
+        store: The run.
+
+    Returns:
+        The spec of its ``run.toml``.
+    """
+    return from_toml(ReleaseSpec, store.read_text(SPEC_FILE), source=str(store.path / SPEC_FILE))
+
+
+def _facts(pair: AuditedPair) -> tuple[InputFact, ...]:
+    """The audit by the digest of its results, which name every array by digest."""
+    file = pair.store.path / f"{audits.RESULT}.json"
+    return (InputFact(name="audit", source=str(pair.store.path), sha256=sha256_of(file)),)
+
+
+def _open(
+    spec: ReleaseSpec, out: Path, *, command: Sequence[str], facts: tuple[InputFact, ...]
+) -> RunStore:
+    """Create the run folder, or go on with an unfinished run of the same spec."""
+    if out.resolve() == Path(spec.run).resolve():
+        raise InvalidArgumentError(f"--out must be another folder than the audit's, got {out}.")
+    if (out / "manifest.json").is_file():
+        store = RunStore.open(out)
+        if store.manifest.kind != KIND or store.manifest.status == "complete":
+            raise EvidenceError(
+                f"{out} already holds a {store.manifest.status} run ({store.manifest.kind}); choose"
+                " another --out."
+            )
+        if read_spec(store) != spec or store.manifest.inputs != facts:
+            raise EvidenceError(
+                f"{out} holds an unfinished run with other settings or another audit; repeat it as"
+                f" {out / SPEC_FILE} says, or choose another --out."
+            )
+        if store.manifest.finished:
+            store.reopen()
+        return store
+    manifest = collect_manifest(
+        KIND, out.name, command=tuple(command), inputs=facts, seed=spec.seed
+    )
+    store = RunStore.create(out, manifest)
+    store.write_text(SPEC_FILE, to_toml(spec))
+    return store
+
+
+@contextmanager
+def _status(store: RunStore) -> Iterator[None]:
+    """Let the manifest say how a run ended, whatever ends it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        store.finish("interrupted")
+        raise
+    except InsularError as error:
+        if not store.manifest.finished:
+            store.record_failure("attack", str(error))
+            store.finish("failed")
+        raise

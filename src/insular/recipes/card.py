@@ -1,0 +1,125 @@
+"""``insular card``: the release card of a finished run, from its evidence alone."""
+
+from pathlib import Path
+
+from insular.audit.audit_results import AuditResult
+from insular.errors import EvidenceError
+from insular.evidence import RunStore, encode, from_toml, sha256_of, write_atomic
+from insular.evidence.card import ReleaseCard
+from insular.evidence.files import explained
+from insular.recipes.card_audit import audit_card
+from insular.recipes.card_markdown import card_markdown
+from insular.recipes.card_page import card_page
+from insular.recipes.card_statements import NOTHING_STATED, Statements
+from insular.recipes.card_training import training_card
+from insular.recipes.spec import AuditSpec
+from insular.recipes.train_results import TrainResult
+from insular.recipes.train_spec import TrainSpec
+from insular.reports.page import render
+
+AUDIT, TRAINING = "audit.isolation", "train"
+"""The kinds of run that have a card, as their manifests name them."""
+RESULT, SPEC_FILE = "results", "run.toml"
+CARD_JSON, CARD_MARKDOWN, CARD_PAGE = "card.json", "card.md", "card.html"
+
+
+def make_card(run: Path, *, stated: Statements = NOTHING_STATED) -> ReleaseCard:
+    """Make the card of a finished run.
+
+    Guarantees:
+        * The same evidence and statements give the same card.
+        * Evidence that was changed, and an artifact that is no longer what the run made, are
+          refused.
+        * A fact that nobody stated is missing, and never a default.
+
+    Args:
+        run: Its folder.
+        stated: What only a person can say.
+
+    Returns:
+        The card.
+
+    Raises:
+        EvidenceError: If the run is not complete, has no card, or is not as it was written.
+    """
+    store = RunStore.open(run)
+    manifest = store.manifest
+    if manifest.kind not in (AUDIT, TRAINING):
+        raise EvidenceError(
+            f"{run} must be an audit or a training run to have a card, got {manifest.kind}."
+        )
+    if manifest.status != "complete":
+        raise EvidenceError(
+            f"{run} must be a complete run to have a card, it is {manifest.status}; finish it."
+        )
+    settings = store.read_text(SPEC_FILE)
+    source = str(store.path / SPEC_FILE)
+    if manifest.kind == AUDIT:
+        spec = from_toml(AuditSpec, settings, source=source)
+        return audit_card(store.read_result(RESULT, AuditResult), spec, manifest, stated=stated)
+    trained = from_toml(TrainSpec, settings, source=source)
+    result = store.read_result(RESULT, TrainResult)
+    _check_artifacts(store, result)
+    audit = _audit_of(store, result)
+    return training_card(result, trained, manifest, stated=stated, audit=audit)
+
+
+def write_card(card: ReleaseCard, run: Path, *, out: Path | None = None) -> tuple[Path, ...]:
+    """Write a card as JSON, as Markdown and as a page.
+
+    Args:
+        card: The card.
+        run: Folder of its run.
+        out: Folder to write into; None for the run's, whose manifest then lists the files.
+
+    Returns:
+        The paths.
+    """
+    texts = {
+        CARD_JSON: encode(card),
+        CARD_MARKDOWN: card_markdown(card),
+        CARD_PAGE: render(card_page(card)),
+    }
+    if out is None:
+        store = RunStore.open(run)
+        status = store.manifest.status
+        store.reopen()
+        try:
+            for name, text in texts.items():
+                store.write_text(name, text)
+        finally:
+            store.finish(status)
+        return tuple(store.path / name for name in texts)
+    with explained(out, doing="use"):
+        out.mkdir(parents=True, exist_ok=True)
+    for name, text in texts.items():
+        write_atomic(out / name, text)
+    return tuple(out / name for name in texts)
+
+
+def _audit_of(store: RunStore, result: TrainResult) -> AuditResult | None:
+    """The audit that a training run made of its stack, if it is still there."""
+    found = result.isolation
+    folder = store.path / found.folder
+    if not found.folder or not (folder / "manifest.json").is_file():
+        return None
+    inner = RunStore.open(folder)
+    audit = inner.read_result(RESULT, AuditResult)
+    if inner.manifest.files[f"{RESULT}.json"] != found.results_sha256:
+        raise EvidenceError(
+            f"{folder} is not the audit that {store.path} was made after; put that one back."
+        )
+    return audit
+
+
+def _check_artifacts(store: RunStore, result: TrainResult) -> None:
+    """Refuse a card that would vouch for other files than the run made."""
+    for artifact in result.artifacts:
+        place = store.path / artifact.file
+        if not place.resolve().is_relative_to(store.path.resolve()):
+            raise EvidenceError(f"{store.path} names an artifact outside its folder.")
+        if place.is_file() and sha256_of(place) != artifact.sha256:
+            raise EvidenceError(
+                f"{place} is not the artifact that the run made: its sha256 is not the one in "
+                "results.json."
+            )

@@ -1,0 +1,37 @@
+"""The page of any run, made of its evidence alone."""
+
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+
+from insular.errors import EvidenceError
+from insular.evidence import RunStore
+
+_WRITERS = {
+    "audit.isolation": "insular.recipes.audit",
+    "train": "insular.recipes.train",
+}
+"""Kind of a run to the module whose ``write_page`` renders it."""
+
+
+def write_page_of(run: Path) -> Path:
+    """Render a run's page again, after checking that nobody changed its evidence.
+
+    Args:
+        run: Folder of a run that ended.
+
+    Returns:
+        The page's path.
+
+    Raises:
+        EvidenceError: If the run was changed, has not ended, or is of a kind without a page.
+    """
+    store = RunStore.open(run)
+    store.verify()
+    kind = store.manifest.kind
+    if kind not in _WRITERS:
+        raise EvidenceError(
+            f"{run} must hold a run with a page, one of {', '.join(_WRITERS)}; got {kind}."
+        )
+    write: Callable[[RunStore], Path] = import_module(_WRITERS[kind]).write_page
+    return write(store)

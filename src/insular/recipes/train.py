@@ -1,0 +1,359 @@
+"""``insular train``: plan, audit, reserve, learn, account for what ran, keep what may leave."""
+
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+
+from insular.errors import EvidenceError, InsularError
+from insular.evidence import (
+    RunStore,
+    collect_manifest,
+    decode,
+    encode_json,
+    from_toml,
+    to_toml,
+    write_atomic,
+)
+from insular.models.adapter import read_adapter, save_adapter
+from insular.recipes.inputs import Progress, silent
+from insular.recipes.train_account import account, epsilon_path
+from insular.recipes.train_budget import Reservation
+from insular.recipes.train_isolation import audit_first
+from insular.recipes.train_page import train_page
+from insular.recipes.train_results import (
+    Artifact,
+    IsolationFinding,
+    TrainResult,
+    Utility,
+)
+from insular.recipes.train_session import Session, open_session
+from insular.recipes.train_spec import TrainSpec
+from insular.recipes.train_utility import public_loss
+from insular.reports.page import render
+from insular.training.checkpoint import Resumable, resume, save_checkpoint
+from insular.training.executed_log import ExecutedLog
+from insular.training.liveness import LivenessWatch
+from insular.training.loop import PrivateLoop
+from insular.training.results import Liveness, ReleaseEntry, StepTelemetry
+
+KIND = "train"
+SPEC_FILE = "run.toml"
+RESULT = "results"
+PAGE = "report.html"
+LOG = "releases.jsonl"
+TELEMETRY = "telemetry.jsonl"
+CHECKPOINT = "checkpoint.safetensors"
+ADAPTER = "adapter"
+PUBLIC_NAMES = {"smollm2": "HuggingFaceTB/SmolLM2-135M-Instruct"}
+"""Aliases under the names by which others know these models."""
+
+
+def train_privately(
+    spec: TrainSpec,
+    out: Path,
+    *,
+    command: Sequence[str],
+    resume: bool = False,
+    progress: Progress | None = None,
+) -> TrainResult:
+    """Fine-tune adapters so that the guarantee is the one that ran.
+
+    Guarantees:
+        * The stack is audited and the budget reserved before anything is drawn.
+        * Every release is on disk before it is used, and the cost is computed from that log alone.
+        * A run that was killed goes on from its last step and never spends less than it released.
+        * Any difference between plan and log, or a tensor that did not learn, and no adapter is
+          kept: the result says why, and its exit code is 1.
+        * No file holds record text. The log and the telemetry are private; nothing else is.
+
+    Args:
+        spec: What to do.
+        out: Folder of the run: new, empty, or with ``resume`` an unfinished run of the same spec.
+        command: The command as typed, for the manifest.
+        resume: Go on with an unfinished run.
+        progress: Called from this process.
+
+    Returns:
+        The result.
+
+    Raises:
+        SubjectError: If the stack is coupled and nobody accepted that.
+        BudgetExceededError: If the ledger refuses.
+        EvidenceError: If ``out`` holds another run.
+    """
+    report = progress or silent
+    if resume:
+        _check_resumable(spec, out)
+    session = open_session(spec, progress=lambda line: report("", line))
+    store = _open(session, out, command=command, resume=resume)
+    with _status(store):
+        finding = audit_first(
+            spec, out, n_records=len(session.text.rows), command=command, progress=report
+        )
+        reservation = None
+        if spec.ledger:
+            reservation = Reservation(spec, session.plan, release=spec.release or out.name)
+            reservation.reserve()
+        before = public_loss(session.adapted, session.public) if session.public else None
+        watch = LivenessWatch(session.parameters)
+        log, telemetry = _learn(session, store, watch, report=report)
+        result = _finish(session, store, log, watch, telemetry, finding, before=before)
+        result = _settled(result, reservation)
+        store.write_result(RESULT, result)
+        for file in (LOG, TELEMETRY, *(artifact.file for artifact in result.artifacts)):
+            store.adopt(file)
+        store.finish("complete" if result.exit_code == 0 else "failed")
+    write_page(store)
+    return result
+
+
+def write_page(store: RunStore) -> Path:
+    """Render the page of a finished run from its evidence alone.
+
+    Args:
+        store: The run.
+
+    Returns:
+        The page's path.
+    """
+    result = store.read_result(RESULT, TrainResult)
+    status = store.manifest.status
+    store.reopen()
+    listed = {name: digest for name, digest in store.manifest.files.items() if name != PAGE}
+    manifest = replace(store.manifest, status=status, files=listed)
+    store.write_text(PAGE, render(train_page(result, manifest, run_folder=str(store.path))))
+    store.finish(status)
+    return store.path / PAGE
+
+
+def read_spec(store: RunStore) -> TrainSpec:
+    """The settings that a run was given.
+
+    Args:
+        store: The run.
+
+    Returns:
+        The spec of its ``run.toml``.
+    """
+    return from_toml(TrainSpec, store.read_text(SPEC_FILE), source=str(store.path / SPEC_FILE))
+
+
+def _learn(
+    session: Session, store: RunStore, watch: LivenessWatch, *, report: Progress
+) -> tuple[tuple[ReleaseEntry, ...], tuple[StepTelemetry, ...]]:
+    """Take every step that is left, a checkpoint after each."""
+    spec, folder = session.spec, store.path
+    run = Resumable(parameters=session.parameters, optimiser=session.optimiser(), watch=watch)
+    settings = sha256(to_toml(spec).encode()).hexdigest()
+    if (folder / CHECKPOINT).is_file():
+        at = resume(folder / CHECKPOINT, run, log_path=folder / LOG, settings_sha256=settings)
+        step, start, log = at.step, at.start, at.log
+    else:
+        step, start, log = 0, 1, ExecutedLog.create(folder / LOG)
+        _checkpoint(folder, run, step=0, start=1, log=log, settings=settings)
+    telemetry = [line for line in _read_telemetry(folder / TELEMETRY) if line.step < step]
+    _write_telemetry(folder / TELEMETRY, telemetry)
+    loop = PrivateLoop(
+        model=session.adapted.model,
+        units=session.units,
+        plan=session.plan.run,
+        sampler=session.sampler,
+        clipped_sum=session.clipped_sum(),
+        noise=session.noise,
+        optimiser=run.optimiser,
+        learning_rate=session.learning_rate,
+        watch=watch,
+        log=log,
+        start=start,
+    )
+    for seen in loop.run(first_step=step):
+        telemetry.append(seen)
+        _append_telemetry(folder / TELEMETRY, seen)
+        _checkpoint(folder, run, step=seen.step + 1, start=start, log=log, settings=settings)
+        loss = "" if seen.loss_nats is None else f", loss {seen.loss_nats:.3f}"
+        report("train", f"step {seen.step + 1} of {spec.steps}{loss}")
+    report("train", f"done: {len(log.entries())} releases")
+    return log.entries(), tuple(telemetry)
+
+
+def _checkpoint(
+    folder: Path, run: Resumable, *, step: int, start: int, log: ExecutedLog, settings: str
+) -> None:
+    """Keep what the next step depends on."""
+    save_checkpoint(
+        folder / CHECKPOINT, run, step=step, start=start, head=log.head, settings_sha256=settings
+    )
+
+
+def _finish(
+    session: Session,
+    store: RunStore,
+    entries: tuple[ReleaseEntry, ...],
+    watch: LivenessWatch,
+    telemetry: tuple[StepTelemetry, ...],
+    finding: IsolationFinding,
+    *,
+    before: float | None,
+) -> TrainResult:
+    """Account for what ran; keep the adapter only where nothing differs."""
+    spec, plan, decoder = session.spec, session.plan, session.adapted.decoder
+    executed, costs = account(entries, plan, drawn_from=len(session.units))
+    liveness, artifacts = _saved(session, store.path, watch)
+    if executed.differences or not liveness.alive:
+        shutil.rmtree(store.path / ADAPTER, ignore_errors=True)
+        artifacts = ()
+    utility = None
+    if before is not None:
+        utility = Utility(
+            text=spec.validation,
+            n_records=len(session.public),
+            before_nats=before,
+            after_nats=public_loss(session.adapted, session.public),
+        )
+    schedule = f"{spec.schedule} from {spec.learning_rate:g}"
+    noise = {
+        "secure": "ChaCha20 keystream of this machine's randomness, rounded to a public grid",
+        "seeded": f"seeded with {spec.noise_seed}: whoever knows the seed takes the noise away",
+    }
+    return TrainResult(
+        unit=plan.unit,
+        owner_field=spec.unit if spec.by_owner else "",
+        relation=plan.relation,
+        target_epsilon=spec.epsilon or None,
+        delta=plan.delta,
+        delta_reason=plan.delta_reason,
+        planned=plan.run,
+        executed=executed,
+        costs=costs,
+        epsilon_path=epsilon_path(entries, plan),
+        isolation=finding,
+        liveness=liveness,
+        telemetry=telemetry,
+        utility=utility,
+        data=session.text.data,
+        model=PUBLIC_NAMES.get(spec.model, spec.model),
+        model_digest=decoder.digest,
+        backbone=spec.backbone,
+        optimiser=f"{spec.optimiser}, {schedule}, {spec.warmup_steps} warmup steps",
+        n_trainable=sum(p.numel() for p in session.parameters.values()),
+        clipping=_clipping_words(spec),
+        noise=noise[plan.run.noise_source],
+        artifacts=artifacts,
+        ledger=None,
+        seconds=sum(seen.seconds for seen in telemetry),
+    )
+
+
+def _saved(
+    session: Session, folder: Path, watch: LivenessWatch
+) -> tuple[Liveness, tuple[Artifact, ...]]:
+    """Save the adapter, read it back, and say whether it is the trained one."""
+    model = session.adapted.model
+    files = save_adapter(
+        model,
+        folder / ADAPTER,
+        base_model=PUBLIC_NAMES.get(session.spec.model, session.spec.model),
+    )
+    liveness = watch.finish(read_adapter(folder / ADAPTER, model))
+    return liveness, tuple(
+        Artifact(
+            file=str(file.relative_to(folder)),
+            sha256=sha256(file.read_bytes()).hexdigest(),
+            size_bytes=file.stat().st_size,
+        )
+        for file in files
+    )
+
+
+def _settled(result: TrainResult, reservation: Reservation | None) -> TrainResult:
+    """Commit what was spent; a run whose guarantee did not hold stays reserved."""
+    if reservation is None:
+        return result
+    if result.exit_code == 0:
+        reservation.commit(epsilon=result.epsilon, delta=result.delta, artifacts=result.artifacts)
+    return replace(result, ledger=reservation.reference())
+
+
+def _clipping_words(spec: TrainSpec) -> str:
+    """The clipping rule in words."""
+    whose = "gradient of each record"
+    if spec.by_owner and spec.sample == "unit":
+        whose = "sum of the gradients of each owner's records"
+    return f"{whose}: g min(1, C / |g|), C = {spec.clip_norm:g}; one that is not finite counts 0"
+
+
+def _open(session: Session, out: Path, *, command: Sequence[str], resume: bool) -> RunStore:
+    """Create the run's folder, or go on with the unfinished run in it."""
+    if resume:
+        store = RunStore.open(out)
+        if store.manifest.inputs != session.inputs:
+            raise EvidenceError(
+                f"{out} holds a run on another text or model; resume it with the same files."
+            )
+        store.reopen()
+        return store
+    seed = session.spec.seed
+    manifest = collect_manifest(
+        KIND, out.name, command=tuple(command), inputs=session.inputs, seed=seed
+    )
+    store = RunStore.create(out, manifest)
+    store.write_text(SPEC_FILE, to_toml(session.spec))
+    return store
+
+
+def _check_resumable(spec: TrainSpec, out: Path) -> None:
+    """Refuse to go on with a finished run, or another one."""
+    store = RunStore.open(out)
+    if store.manifest.kind != KIND or store.manifest.status == "complete":
+        raise EvidenceError(
+            f"{out} must hold an unfinished training run to resume, got a {store.manifest.status} "
+            f"run ({store.manifest.kind})."
+        )
+    if store.has_result(RESULT):
+        raise EvidenceError(
+            f"{out} holds a run that ended with differences between plan and execution; it cannot "
+            "be resumed. Find the cause and start another."
+        )
+    if read_spec(store) != spec:
+        raise EvidenceError(
+            f"{out} holds a run with other settings; resume it with insular train --config "
+            f"{out / SPEC_FILE} --resume and nothing else."
+        )
+
+
+@contextmanager
+def _status(store: RunStore) -> Iterator[None]:
+    """Let the manifest say how a run ended, whatever ends it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        store.finish("interrupted")
+        raise
+    except InsularError as error:
+        if not store.manifest.finished:
+            store.record_failure("train", str(error))
+            store.finish("failed")
+        raise
+
+
+def _read_telemetry(path: Path) -> list[StepTelemetry]:
+    """The whole lines of an earlier start; telemetry that was lost costs nothing."""
+    if not path.is_file():
+        return []
+    lines = path.read_text(encoding="utf-8").split("\n")[:-1]
+    return [decode(StepTelemetry, line, source=path.name) for line in lines]
+
+
+def _write_telemetry(path: Path, lines: Sequence[StepTelemetry]) -> None:
+    """All lines anew."""
+    write_atomic(path, "".join(f"{json.dumps(encode_json(line))}\n" for line in lines))
+
+
+def _append_telemetry(path: Path, line: StepTelemetry) -> None:
+    """One more line."""
+    with path.open("a", encoding="utf-8") as file:
+        file.write(f"{json.dumps(encode_json(line))}\n")
