@@ -25,6 +25,8 @@ bench: install-dev
 	$(BIN)/python benchmarks/precision.py
 	$(BIN)/python benchmarks/audit.py
 	$(BIN)/python benchmarks/ledger.py
+	$(BIN)/python benchmarks/dp_step.py
+	$(BIN)/python benchmarks/release.py
 
 format: install-dev
 	$(BIN)/ruff format .

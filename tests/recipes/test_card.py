@@ -12,7 +12,7 @@ from insular.accounting import PrivacyCost
 from insular.errors import EvidenceError, InsularError, InvalidArgumentError
 from insular.evidence import RunStore, to_toml
 from insular.evidence.card import ReleaseCard, read_card, schema_text
-from insular.recipes import audit, card
+from insular.recipes import audit, card, train
 from insular.recipes.card import CARD_JSON, CARD_MARKDOWN, CARD_PAGE, make_card, write_card
 from insular.recipes.card_markdown import escaped
 from insular.recipes.card_statements import Statements, read_statements
@@ -28,6 +28,7 @@ from .card_samples import (
     private_words,
     write_run,
 )
+from .train_inputs import tiny_train
 
 
 def texts(card: ReleaseCard, run: Path) -> dict[str, str]:
@@ -241,6 +242,37 @@ def test_only_complete_runs_of_a_known_kind_have_a_card(tmp_path):
         make_card(tmp_path / "none")
 
 
+def test_training_that_was_not_as_planned_has_a_card_that_says_so_although_it_failed(tmp_path):
+    differs = replace(RESULT, executed=replace(RESULT.executed, differences=("noise",)))
+    run = write_run(tmp_path / "run", differs)
+    store = RunStore.open(run)
+    store.reopen()
+    store.finish("failed")
+    made = make_card(run)
+    assert made.exit_code == 1 and made.headline.startswith("Not what was planned: ")
+    write_card(made, run)
+    assert RunStore.open(run).manifest.status == "failed"
+
+
+def test_a_real_training_run_has_a_card(tmp_path):
+    spec = tiny_train(tmp_path, validation="none")
+    run = tmp_path / "run"
+    result = train.train_privately(spec, run, command=("insular", "train"))
+    made = make_card(run)
+    assert made.claim == "holds" and made.exit_code == result.exit_code == 0
+    assert made.privacy_loss is not None and made.privacy_loss.epsilon == result.epsilon
+    assert made.privacy_loss.number_of_privacy_units == 20
+    assert [one.sha256 for one in made.released] == [one.sha256 for one in result.artifacts]
+    assert made.isolation.n_comparisons is not None
+    forms = texts(made, run)
+    private = (result.data.sha256, str(tmp_path), repr(result.executed.noise_rms_over_std), "T-0")
+    for name, text in forms.items():
+        for word in private:
+            assert word not in text, (name, word)
+        assert not re.search(r"\bw\d+ w\d+\b", text)
+    jsonschema.validate(json.loads(forms[CARD_JSON]), json.loads(schema_text()))
+
+
 def test_changed_results_get_no_card(tmp_path):
     run = write_run(tmp_path / "run")
     file = run / "results.json"
@@ -270,7 +302,7 @@ def test_statements_are_read_strictly(tmp_path):
 
 
 def test_the_kinds_are_those_that_runs_write():
-    assert card.AUDIT == audit.KIND
+    assert (card.AUDIT, card.TRAINING) == (audit.KIND, train.KIND)
     assert (card.RESULT, card.SPEC_FILE) == (audit.RESULT, audit.SPEC_FILE)
 
 

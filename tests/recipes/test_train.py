@@ -66,7 +66,8 @@ class Stop:
 
 def test_the_cost_is_that_of_the_log(unbroken: tuple[Path, TrainResult]) -> None:
     out, result = unbroken
-    assert result.exit_code == 0
+    assert result.as_planned
+    assert result.exit_code == 1  # seeded: whoever knows the seed takes the noise away
     assert result.executed.n_releases == len(read_log(out / "releases.jsonl")) == 8
     assert result.epsilon == spend(result.executed.event, delta=result.delta).epsilon
     assert 0 < result.epsilon <= 3.0
@@ -142,7 +143,7 @@ def test_a_release_whose_step_was_lost_stays_spent(
     result = train_privately(spec, tmp_path / "run", command=COMMAND, resume=True)
     steps = [entry.step for entry in read_log(tmp_path / "run" / "releases.jsonl")]
     assert steps == [0, 1, 2, 3, 3, 4, 5, 6]
-    assert result.exit_code == 0
+    assert result.as_planned
     assert result.executed.n_releases == 8
     assert result.executed.n_steps == 7
 
@@ -159,7 +160,7 @@ def test_noise_below_the_plan_fails_closed(
 
     monkeypatch.setattr(GaussianNoise, "draw", halved)
     ledger = _ledger(tmp_path)
-    charged = replace(spec, ledger=str(ledger), population="users")
+    charged = replace(spec, ledger=str(ledger), population="users", noise_seed=-1)
     result = train_privately(charged, tmp_path / "run", command=COMMAND)
     assert result.exit_code == 1
     assert any("noise" in difference for difference in result.executed.differences)
@@ -237,9 +238,10 @@ def _ledger(folder: Path, *, epsilon: str = "4", unit: str = "owner") -> Path:
 
 def test_the_ledger_is_charged_what_was_spent(spec: TrainSpec, tmp_path: Path) -> None:
     ledger = _ledger(tmp_path)
-    charged = replace(spec, ledger=str(ledger), population="users")
+    charged = replace(spec, ledger=str(ledger), population="users", noise_seed=-1)
     result = train_privately(charged, tmp_path / "first", command=COMMAND)
     assert result.ledger is not None
+    assert result.exit_code == 0
     account = Ledger(ledger).status().populations[0].account
     assert account.n_committed == 1
     assert result.epsilon <= float(account.spent.epsilon) <= result.epsilon + 2e-6
@@ -250,7 +252,7 @@ def test_the_ledger_is_charged_what_was_spent(spec: TrainSpec, tmp_path: Path) -
 
 def test_an_interrupted_run_is_charged_once(spec: TrainSpec, tmp_path: Path) -> None:
     ledger = _ledger(tmp_path)
-    charged = replace(spec, ledger=str(ledger), population="users")
+    charged = replace(spec, ledger=str(ledger), population="users", noise_seed=-1)
     with pytest.raises(KeyboardInterrupt):
         train_privately(charged, tmp_path / "run", command=COMMAND, progress=Stop(2))
     assert Ledger(ledger).status().populations[0].account.n_reserved == 1
@@ -263,7 +265,7 @@ def test_a_ledger_of_another_unit_is_refused(spec: TrainSpec, tmp_path: Path) ->
     ledger = _ledger(tmp_path, unit="record")
     with pytest.raises(LedgerError, match="protected by record"):
         train_privately(
-            replace(spec, ledger=str(ledger), population="users"),
+            replace(spec, ledger=str(ledger), population="users", noise_seed=-1),
             tmp_path / "run",
             command=COMMAND,
         )
@@ -387,6 +389,7 @@ def test_a_finished_run_and_another_run_are_not_resumed(
         ({"max_batch": 9}, "max_batch must be > 0 for truncated_poisson"),
         ({"sample": "record"}, "records_per_owner > 0"),
         ({"ledger": "x"}, "ledger and population"),
+        ({"ledger": "x", "population": "p", "noise_seed": 1}, "noise_seed must be -1"),
         ({"accept_coupling": "yes"}, "accept_coupling must be empty unless"),
         ({"backbone": "int4"}, "backbone must be one of"),
         ({"physical_tokens": 4}, "physical_tokens must hold one record"),

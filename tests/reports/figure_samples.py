@@ -12,6 +12,7 @@ from insular.reports import (
     InfluencePoint,
     InterventionBar,
     LayerCell,
+    PowerPoint,
     SensitivityPoint,
     TimeBar,
     TradeoffPoint,
@@ -21,6 +22,7 @@ from insular.reports import (
     influence_figure,
     intervention_figure,
     layer_map_figure,
+    power_figure,
     sensitivity_figure,
     time_figure,
     tradeoff_figure,
@@ -167,6 +169,15 @@ SAMPLES = {
             )
         ),
         {"native": 1.312094},
+    ),
+    "power": Sample(
+        power_figure,
+        tuple(
+            PowerPoint(procedure=name, draws=10**k, epsilon=(4.7 * (1 - 1 / k**power)))
+            for name, power in ((ODD, 2), ("one (epsilon, delta) point", 1))
+            for k in range(2, 11)
+        ),
+        {"claimed": 4.3772, "true": 4.7103},
     ),
     "tradeoff": Sample(
         tradeoff_figure,

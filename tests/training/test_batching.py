@@ -8,7 +8,14 @@ from hypothesis import strategies as st
 
 from insular.errors import InvalidArgumentError
 from insular.records.tokens import TokenisedRecord
-from insular.training.batching import MIN_WIDTH, Batching, PhysicalBatch, Units, physical_batches
+from insular.training.batching import (
+    MIN_TOKENS,
+    Batching,
+    PhysicalBatch,
+    Units,
+    padded_width,
+    physical_batches,
+)
 
 
 def record(name: str, length: int, owner: str = "") -> TokenisedRecord:
@@ -46,7 +53,9 @@ def test_each_record_comes_once_and_within_the_limit(
     for batch in found:
         rows, width = batch.tokens.shape
         assert rows * width <= max_tokens
-        assert width == max(MIN_WIDTH, *(len(flat[row].tokens) for row in batch.rows))
+        assert {min(padded_width(len(flat[row].tokens)), max_tokens) for row in batch.rows} == {
+            width
+        }
         assert seats == 0 or rows == 1
         for i, (unit, row) in enumerate(zip(batch.units, batch.rows, strict=True)):
             assert flat[row].id == batch.tokens.record_ids[i]
@@ -79,7 +88,23 @@ def test_neither_the_draw_s_order_nor_max_tokens_moves_the_order(
 def test_records_of_like_length_share_a_batch_so_that_little_is_padding() -> None:
     lengths = [[n] for n in (8, 32, 9, 31, 10, 30)]
     found = batches(units_of(lengths), max_tokens=96)
-    assert [batch.tokens.shape for batch in found] == [(3, 32), (3, 10)]
+    assert [batch.tokens.shape for batch in found] == [(3, 32), (3, 16)]
+
+
+def test_a_record_s_width_does_not_depend_on_the_others() -> None:
+    for company in ([[17]], [[17], [2], [64]], [[17], [17, 30, 5]]):
+        for batch in batches(units_of(company), max_tokens=512):
+            assert "o0/r0" not in batch.tokens.record_ids or batch.tokens.shape[1] == 32
+
+
+def test_padding_is_at_most_15_tokens_or_a_quarter() -> None:
+    known = {1: 16, 2: 16, 16: 16, 17: 32, 128: 128, 129: 160, 256: 256, 257: 320, 2048: 2048}
+    assert {n: padded_width(n) for n in known} == known
+    assert all(0 <= padded_width(n) - n <= max(15, n // 4) for n in range(1, 5000))
+
+
+def test_the_longest_record_that_fits_is_padded_to_the_limit() -> None:
+    assert batches(units_of([[17]]), max_tokens=20)[0].tokens.shape == (1, 20)
 
 
 def test_a_batch_is_made_when_it_is_asked_for() -> None:
@@ -91,11 +116,6 @@ def test_a_batch_is_made_when_it_is_asked_for() -> None:
 
 def test_no_unit_is_no_batch() -> None:
     assert batches([]) == []
-
-
-def test_a_short_record_is_padded_to_the_same_least_width_alone_and_in_company() -> None:
-    assert batches(units_of([[2]]))[0].tokens.shape == (1, MIN_WIDTH)
-    assert batches(units_of([[2], [3]]))[0].tokens.shape == (2, MIN_WIDTH)
 
 
 @given(
@@ -162,7 +182,7 @@ def test_seats_need_places_and_single_records() -> None:
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ({"max_tokens": MIN_WIDTH - 1}, r"max_tokens must be an integer >= 8, got max_tokens=7"),
+        ({"max_tokens": MIN_TOKENS - 1}, r"max_tokens must be an integer >= 8, got max_tokens=7"),
         ({"seats": -1}, r"seats must be an integer >= 0, got seats=-1"),
         ({"pad_token_id": -1}, r"pad_token_id must be an integer >= 0"),
     ],

@@ -68,10 +68,10 @@ def given(
     engine = Given({name: row for unit in units for name, row in unit.items()})
     found = clipped_sum(
         nn.Linear(size, 1, bias=False),
-        [tuple(record(name, 8) for name in unit) for unit in units],
+        [tuple(record(name, 16) for name in unit) for unit in units],
         engine=engine,
         clipping=FlatClipping(clip_norm=clip_norm),
-        batching=Batching(max_tokens=8 * together, pad_token_id=0),
+        batching=Batching(max_tokens=16 * together, pad_token_id=0),
     )
     return found, engine
 
@@ -135,7 +135,8 @@ def test_worked_example_of_three_records() -> None:
     found, _ = given([{"a": [0.4, 0.3]}, {"b": [3.0, 4.0]}, {"c": [0.6, 0.8]}])
     assert found.value.tolist() == pytest.approx([1.60, 1.90])
     assert found.norms.tolist() == pytest.approx([0.5, 5.0, 1.0])
-    assert (found.n_units, found.n_records, found.n_clipped) == (3, 3, 1)
+    # the float32 numbers closest to 0.6 and 0.8 are longer than 1
+    assert (found.n_units, found.n_records, found.n_clipped) == (3, 3, 2)
     assert found.value.dtype == torch.float32
     assert found.norms.dtype == torch.float64
 
@@ -181,7 +182,7 @@ def test_one_physical_batch_of_gradients_is_alive_at_any_time() -> None:
 def test_equals_autograd_of_one_record_at_a_time(engine: str, lengths: list[list[int]]) -> None:
     model, units = adapted(), units_of(lengths)
     found = summed(model, units, engine=engine, max_tokens=40)
-    assert 0 < found.n_clipped
+    assert found.n_clipped > 0
     assert close(found.value, autograd(model, units, clip_norm=0.3), 1e-6)
 
 
@@ -248,7 +249,7 @@ def test_the_split_moves_no_bit_of_smollm2(backbone: str) -> None:
         (TokenisedRecord(id=text[:2], owner=text[:2], tokens=tuple(decoder.encode(text))),)
         for text in texts
     ]
-    whole, split = summed(model, units), summed(model, units, max_tokens=12)
+    whole, split = summed(model, units), summed(model, units, max_tokens=16)
     assert whole.n_clipped == 3
     assert torch.equal(split.value, whole.value)
 

@@ -228,7 +228,9 @@ def test_steps_left_out_repeated_or_out_of_order_are_caught(take, message: str) 
 
 def test_a_plan_whose_parts_do_not_belong_together_is_caught() -> None:
     plan = replace(planned(), event=poisson_event(10))
-    assert any("the planned event is not that" in line for line in check(entries(), plan).differences)
+    assert any(
+        "the planned event is not that" in line for line in check(entries(), plan).differences
+    )
     plan = replace(planned(), noise_multiplier=2.0)
     assert any("the planned noise_std is 0.1, but" in d for d in check(entries(), plan).differences)
 

@@ -17,7 +17,7 @@ from insular import _check
 from insular.accounting import pair_epsilon
 from insular.accounting.pair import check_delta
 from insular.audit.power_results import CurvePoint, PowerResult, Procedure, ProcedurePower
-from insular.audit.statistics import bonferroni, check_significance, lower_rate, upper_rate
+from insular.audit.rates import bonferroni, check_significance, lower_rate, upper_rate
 
 N_DELTAS = 3
 """Deltas at which a release audit bounds epsilon; they share its significance."""

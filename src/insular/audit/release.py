@@ -142,8 +142,9 @@ class Releaser:
         return released[0].numpy()
 
     def statistic(self, adapter: Array) -> float:
-        """The projection of one released adapter: N(-mu/2, 1) without the record, N(mu/2, 1) with
-        it, as far as float32 lets it be.
+        """The projection of one released adapter.
+
+        N(-mu/2, 1) without the record and N(mu/2, 1) with it, as far as float32 lets it be.
 
         Args:
             adapter: What was released, float32.

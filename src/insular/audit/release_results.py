@@ -17,8 +17,7 @@ Claim = float | TradeoffCurve
 @final
 @dataclass(frozen=True, kw_only=True)
 class Rate:
-    """How often something happened in held-out draws, with one-sided exact bounds on its
-    probability."""
+    """How often something happened in held-out draws, with exact bounds on its probability."""
 
     count: int
     """Draws in which it happened."""

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from insular import __version__
-from insular.cli import audit, budget, card, fetch, ledger, replay, report, train
+from insular.cli import attack, audit, budget, card, fetch, ledger, replay, report, train
 from insular.errors import InsularError
 
 app = typer.Typer(
@@ -23,6 +23,7 @@ app.command("replay")(replay.replay)
 app.command("report")(report.report)
 app.command("card")(card.card)
 app.command("fetch")(fetch.fetch)
+app.add_typer(attack.app, name="attack")
 app.add_typer(budget.app, name="budget")
 app.add_typer(ledger.commands, name="ledger")
 

@@ -47,44 +47,46 @@ def stack_sentence(stack: StackRelease) -> str:
         Two or three sentences.
     """
     bound = stack.tradeoff
-    sure = confidence(bound.significance)
-    claim = f"the promised trade-off curve, that of one Gaussian step of mu {stack.claimed_mu:.4g}"
-    measured = f"Its audit measured {stack.ratio:.6g} times the promised sensitivity."
-    proven = f"With {sure} confidence an attacker reaches mu {bound.mu_lower_bound:.4g}"
+    claim = f"the promised trade-off curve, that of one Gaussian step of mu {stack.claimed_mu:.4g},"
+    proven = (
+        f"With {confidence(bound.significance)} confidence an attacker reaches mu"
+        f" {bound.mu_lower_bound:.4g}."
+    )
+    measured = f"its audit measured {stack.ratio:.6g} times the promised sensitivity"
+    if not stack.excess:
+        measured = "its audit measured no excess over the promised sensitivity"
     if stack.verdict == "refuted":
-        return f"{stack.stack}: REFUTED is {claim}. {proven}. {measured}"
+        return f"{stack.stack}: {claim} is REFUTED. {proven} The cause: {measured}."
     if stack.verdict == "undecided":
         chance = 0.0 if stack.chance is None else stack.chance
         return (
-            f"{stack.stack}: UNDECIDED. {count(stack.draws)} releases of each neighbour prove mu"
-            f" {bound.mu_lower_bound:.4g}, which does not refute {claim}; but {measured[0].lower()}"
-            f"{measured[1:-1]}, and so few releases would show that with probability"
-            f" {chance:.2g} only."
+            f"{stack.stack}: whether {claim} holds is UNDECIDED. {proven} That refutes nothing, but"
+            f" {measured}, and {count(stack.draws)} releases of each neighbour would show it with"
+            f" probability {chance:.2g} only."
         )
-    return f"{stack.stack}: not refuted is {claim}. {proven}. {measured}"
+    return f"{stack.stack}: {claim} is not refuted. {proven} Besides, {measured}."
 
 
-def points_sentence(stack: StackRelease) -> str:
+def points_sentences(result: ReleaseResult) -> tuple[str, ...]:
     """What the single points say, beside the curve.
 
     Args:
-        stack: The stack.
+        result: The attack.
 
     Returns:
-        A sentence.
+        One sentence for each stack with a refuted point, or one for all.
     """
-    refuted = [
-        f"({claimed:.2f}, {short(bound.delta)})"
-        for bound, claimed, no in zip(
-            stack.points, stack.claimed_epsilons, stack.points_refuted, strict=True
-        )
-        if no
-    ]
-    if refuted:
-        return f"{stack.stack}: refuted by itself is (epsilon, delta) {', '.join(refuted)}."
-    return (
-        f"{stack.stack}: no single point (epsilon, delta) is refuted: a test of one point needs"
-        " far more draws than a test of the curve that it lies on."
+    found = []
+    for stack in result.stacks:
+        triples = zip(stack.points, stack.claimed_epsilons, stack.points_refuted, strict=True)
+        refuted = [f"({claim:.2f}, {short(bound.delta)})" for bound, claim, no in triples if no]
+        if refuted:
+            found.append(
+                f"{stack.stack}: refuted by itself is (epsilon, delta) = {', '.join(refuted)}."
+            )
+    return tuple(found) or (
+        "No single point (epsilon, delta) is refuted: a test of one point needs far more draws than"
+        " a test of the curve that it lies on.",
     )
 
 

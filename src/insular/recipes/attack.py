@@ -16,10 +16,10 @@ from insular.evidence import (
     to_toml,
 )
 from insular.recipes import audit as audits
+from insular.recipes.attack_judge import judge_stack
 from insular.recipes.attack_page import release_page
 from insular.recipes.attack_release import (
     AuditedPair,
-    judge_stack,
     released_step,
     shard_tasks,
     start_adapter,

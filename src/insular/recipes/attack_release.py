@@ -1,18 +1,15 @@
-"""The releases of an audited pair as tasks: what is released, its shards, what they prove."""
+"""The releases of an audited pair as tasks: what is released, in which shards."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast, final
+from typing import TYPE_CHECKING, final
 
-from insular.accounting import pair_epsilon
 from insular.audit.audit_results import AuditResult
-from insular.audit.power import chance_to_refute, draws_to_refute
 from insular.audit.sensitivity_results import SensitivityResult, ValidatedArm
-from insular.audit.statistics import bonferroni, epsilon_bounds, tradeoff_bound
 from insular.errors import EvidenceError, InvalidArgumentError
 from insular.evidence import ArrayRef, RunStore, digest_array
-from insular.recipes.attack_results import ReleaseShard, StackRelease
+from insular.recipes.attack_results import ReleaseShard
 from insular.recipes.attack_spec import ReleaseSpec, Statistic
 from insular.recipes.inputs import Progress
 from insular.recipes.parallel import Job
@@ -94,9 +91,11 @@ def start_adapter(pair: AuditedPair, *, report: Progress) -> "tuple[np.ndarray, 
     from insular.models.lora import add_lora
     from insular.models.spec import LoraSpec
     from insular.models.structure import trainable
+    from insular.precision.stock import quiet_bitsandbytes
 
     report("", f"loading {spec.model} for its adapter")
-    decoder = load_decoder(spec.model, progress=lambda line: report("", line))
+    with quiet_bitsandbytes():
+        decoder = load_decoder(spec.model, progress=lambda line: report("", line))
     if decoder.digest != manifest.model_digest:
         raise EvidenceError(
             f"{spec.model} must be the audited model to start from its adapter, got another digest."
@@ -107,7 +106,8 @@ def start_adapter(pair: AuditedPair, *, report: Progress) -> "tuple[np.ndarray, 
         init_b_std=spec.lora_b_std,
         seed=spec.seed,
     )
-    parts = trainable(add_lora(decoder, lora))
+    with quiet_bitsandbytes():
+        parts = trainable(add_lora(decoder, lora))
     if tuple(parts) != manifest.trainable:
         raise EvidenceError(
             f"{pair.store.path} has other adapter layers than {spec.model} gets now; audit it"
@@ -139,9 +139,7 @@ def released_step(
     assert arm.gradients is not None
     radius = arm.radii[0].radius
     stabiliser = pair.result.subject.manifest.stabiliser
-    sums = clipped_sums(
-        pair.store.read_arrays(arm.gradients), radius=radius, stabiliser=stabiliser
-    )
+    sums = clipped_sums(pair.store.read_arrays(arm.gradients), radius=radius, stabiliser=stabiliser)
     step = ReleasedStep(
         start=start,
         sums=sums,
@@ -245,83 +243,12 @@ def run_shard(
     return Output(result=result, arrays={f"{stack.replace(':', '-')}-scores": {"scores": scores}})
 
 
-def judge_stack(
-    spec: ReleaseSpec,
-    arm: ValidatedArm,
-    step: "ReleasedStep",
-    shards: list[ReleaseShard],
-    *,
-    store: RunStore,
-    n_stacks: int,
-) -> StackRelease:
-    """Hold one stack's releases against what is promised.
-
-    Args:
-        spec: The attack.
-        arm: The stack in the audit.
-        step: Its step.
-        shards: Its releases.
-        store: The run that keeps them.
-        n_stacks: Stacks that share the error probability.
-
-    Returns:
-        The bounds, and what so many draws could have shown.
-
-    Raises:
-        EvidenceError: If a shard's numbers are not the ones that were drawn.
-    """
-    without, with_record = (_scores(shards, side, store) for side in (False, True))
-    claimed = 1 / step.noise_multiplier
-    ratio = step.mu * step.noise_multiplier
-    significance = bonferroni(spec.significance, n_stacks)
-    margin = arm.radii[0].margin
-    excess = ratio > 1 + margin
-    return StackRelease(
-        stack=arm.stack,
-        ratio=ratio,
-        margin=margin,
-        claimed_mu=claimed,
-        mu=step.mu,
-        claimed_epsilons=tuple(pair_epsilon(claimed, delta) for delta in spec.deltas),
-        shards=tuple(shards),
-        tradeoff=tradeoff_bound(without, with_record, claim=claimed, significance=significance),
-        points=epsilon_bounds(
-            without, with_record, deltas=spec.deltas, significance=significance
-        ),
-        chance=chance_to_refute(
-            step.mu, claimed=claimed, draws=spec.draws, significance=significance
-        )
-        if excess
-        else None,
-        draws_needed=draws_to_refute(step.mu, claimed=claimed, significance=significance)
-        if excess
-        else None,
-    )
-
-
-def _scores(shards: list[ReleaseShard], with_record: bool, store: RunStore) -> "np.ndarray":
-    """The statistics of one neighbour, shard after shard."""
-    import numpy as np
-
-    found = []
-    for shard in shards:
-        if shard.with_record == with_record:
-            scores = store.read_arrays(cast(ArrayRef, shard.scores))["scores"]
-            if digest_array(scores) != shard.digest:
-                raise EvidenceError(
-                    f"{store.path} holds other numbers than were drawn for {shard.stack}, shard"
-                    f" {shard.shard + 1}."
-                )
-            found.append(scores)
-    return np.concatenate(found)
-
-
 def _attach(shard: ReleaseShard, refs: Mapping[str, ArrayRef]) -> ReleaseShard:
     """Put the reference of the saved statistics into a shard."""
     (scores,) = refs.values()
     return replace(shard, scores=scores)
 
 
-def _tell(progress: Report, n: int, done: int) -> Any:
+def _tell(progress: Report, n: int, done: int) -> None:
     """One line about a shard."""
     progress(f"{done} of {n}")

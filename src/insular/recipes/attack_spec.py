@@ -9,7 +9,7 @@ from insular.errors import InvalidArgumentError
 Statistic = Literal["full-vector", "exact-scalar"]
 STATISTICS: dict[Statistic, str] = {
     "full-vector": "whole float32 adapters, each projected in float64",
-    "exact-scalar": "the projection alone, drawn in real numbers: the ideal mechanism, not the code",
+    "exact-scalar": "the projection alone, in real numbers: the ideal mechanism, not the code",
 }
 """What is drawn, with one line on it."""
 

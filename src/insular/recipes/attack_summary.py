@@ -8,7 +8,7 @@ from insular.recipes._attack_words import (
     count,
     method_sentences,
     needed_sentence,
-    points_sentence,
+    points_sentences,
     stack_sentence,
 )
 from insular.recipes._numbers import short
@@ -73,29 +73,20 @@ def power_svg(result: PowerResult) -> str:
         result: The answer.
 
     Returns:
-        An ``<svg>`` element with its colours.
+        The content of an SVG file.
     """
-    from insular.recipes.budget_summary import with_colours
-
-    return with_colours(power_drawing(result))
-
-
-def power_drawing(result: PowerResult) -> str:
-    """The expected bounds as the draws grow, for a page.
-
-    Args:
-        result: The answer.
-
-    Returns:
-        An ``<svg>`` element.
-    """
+    from insular.reports.figures.alone import stand_alone
     from insular.reports.figures.power import PowerPoint, power_figure
 
     rows = []
     for point in result.curve:
-        for name, value in (("trade-off", point.tradeoff_epsilon), ("epsilon-delta", point.epsilon)):
+        for name, value in (
+            ("trade-off", point.tradeoff_epsilon),
+            ("epsilon-delta", point.epsilon),
+        ):
             rows.append(PowerPoint(procedure=PROCEDURES[name], draws=point.draws, epsilon=value))
-    return power_figure(rows, claimed=result.claimed_epsilon, true=result.true_epsilon)
+    drawn = power_figure(rows, claimed=result.claimed_epsilon, true=result.true_epsilon)
+    return stand_alone(drawn)
 
 
 def release_blocks(result: ReleaseResult) -> "tuple[RenderableType, ...]":
@@ -147,7 +138,7 @@ def release_blocks(result: ReleaseResult) -> "tuple[RenderableType, ...]":
             numeric=(1, 2, 3),
             title="One point at a time, in epsilon",
         ),
-        *(line for stack in result.stacks for line in (points_sentence(stack),)),
+        *points_sentences(result),
         *(needed_sentence(stack) for stack in result.stacks),
         "",
         *method_sentences(result),

@@ -40,7 +40,7 @@ def make_card(run: Path, *, stated: Statements = NOTHING_STATED) -> ReleaseCard:
         The card.
 
     Raises:
-        EvidenceError: If the run is not complete, has no card, or is not as it was written.
+        EvidenceError: If the run is unfinished, has no card, or is not as it was written.
     """
     store = RunStore.open(run)
     manifest = store.manifest
@@ -48,7 +48,8 @@ def make_card(run: Path, *, stated: Statements = NOTHING_STATED) -> ReleaseCard:
         raise EvidenceError(
             f"{run} must be an audit or a training run to have a card, got {manifest.kind}."
         )
-    if manifest.status != "complete":
+    # training that was not as planned ends as failed, with results that say so
+    if manifest.status != "complete" and not (manifest.kind == TRAINING and _says_why(store)):
         raise EvidenceError(
             f"{run} must be a complete run to have a card, it is {manifest.status}; finish it."
         )
@@ -95,6 +96,13 @@ def write_card(card: ReleaseCard, run: Path, *, out: Path | None = None) -> tupl
     for name, text in texts.items():
         write_atomic(out / name, text)
     return tuple(out / name for name in texts)
+
+
+def _says_why(store: RunStore) -> bool:
+    """Whether a failed training run has results that speak against it."""
+    if store.manifest.status != "failed" or not store.has_result(RESULT):
+        return False
+    return not store.read_result(RESULT, TrainResult).as_planned
 
 
 def _audit_of(store: RunStore, result: TrainResult) -> AuditResult | None:

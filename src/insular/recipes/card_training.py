@@ -31,9 +31,9 @@ from insular.recipes.train_spec import TrainSpec
 from insular.training.results import SamplerFacts
 
 _UNPROTECTED = (
-    "telemetry of every step (losses, norms, clipped shares) in results.json",
-    "realised batches, and the size of the noise that was drawn, in results.json and the log",
-    "counts and digests of the records in results.json and manifest.json",
+    "telemetry of every step: losses, norms, clipped shares",
+    "the executed log: realised batches, and the size of the noise that was drawn",
+    "counts and digests of the records, in the results and the manifest",
     "the audit of the stack, with its verdict: it read records without noise",
 )
 

@@ -8,6 +8,7 @@ from insular.errors import EvidenceError
 from insular.evidence import RunStore
 
 _WRITERS = {
+    "attack.release": "insular.recipes.attack",
     "audit.isolation": "insular.recipes.audit",
     "train": "insular.recipes.train",
 }

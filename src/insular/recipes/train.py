@@ -68,7 +68,8 @@ def train_privately(
         * A run that was killed goes on from its last step and never spends less than it released.
         * Any difference between plan and log, or a tensor that did not learn, and no adapter is
           kept: the result says why, and its exit code is 1.
-        * No file holds record text. The log and the telemetry are private; nothing else is.
+        * No file holds record text. Only the files of ``artifacts`` are made to leave: log,
+          telemetry, results, page and audit hold counts and norms that no noise covers.
 
     Args:
         spec: What to do.
@@ -106,7 +107,7 @@ def train_privately(
         store.write_result(RESULT, result)
         for file in (LOG, TELEMETRY, *(artifact.file for artifact in result.artifacts)):
             store.adopt(file)
-        store.finish("complete" if result.exit_code == 0 else "failed")
+        store.finish("complete" if result.as_planned else "failed")
     write_page(store)
     return result
 
@@ -273,7 +274,7 @@ def _settled(result: TrainResult, reservation: Reservation | None) -> TrainResul
     """Commit what was spent; a run whose guarantee did not hold stays reserved."""
     if reservation is None:
         return result
-    if result.exit_code == 0:
+    if result.as_planned:
         reservation.commit(epsilon=result.epsilon, delta=result.delta, artifacts=result.artifacts)
     return replace(result, ledger=reservation.reference())
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from insular.audit.audit_results import AuditResult
 from insular.errors import SubjectError
-from insular.evidence import RunStore, sha256_of
+from insular.evidence import RunStore, available_cores, sha256_of
 from insular.recipes.audit import RESULT, audit_stack
 from insular.recipes.inputs import Progress
 from insular.recipes.isolation_summary import isolation_summary
@@ -48,7 +48,7 @@ def audit_spec(spec: TrainSpec, *, n_records: int) -> AuditSpec:
         lora_rank=spec.lora_rank,
         lora_targets=spec.lora_targets,
         device=spec.device,
-        threads=max(1, spec.threads),
+        threads=spec.threads or available_cores(),
         seed=spec.seed,
     )
 

@@ -1,5 +1,6 @@
 """The whole of one training run. Torch-free: who reads evidence needs no GPU stack."""
 
+import math
 from dataclasses import dataclass
 from typing import Literal, final
 
@@ -179,6 +180,13 @@ class TrainResult:
         return self.costs[0].epsilon
 
     @property
+    def as_planned(self) -> bool:
+        """Whether what ran is what was planned, and everything learnt."""
+        return not self.executed.differences and self.liveness.alive
+
+    @property
     def exit_code(self) -> int:
-        """0: the guarantee is the one that ran; 1: it is not."""
-        return 0 if not self.executed.differences and self.liveness.alive else 1
+        """0: the guarantee is the one that ran; 1: it is not, or nothing is protected."""
+        cost = self.costs[0]
+        promised = cost.standing == "guarantee" and math.isfinite(cost.epsilon)
+        return 0 if self.as_planned and promised else 1

@@ -1,6 +1,6 @@
 """Everything that one start of a training run works with, made of its settings."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import cast, final
@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from insular.errors import InvalidArgumentError
-from insular.evidence import InputFact
+from insular.evidence import InputFact, available_cores
 from insular.models.loading import Decoder
 from insular.models.spec import LoraSpec
 from insular.models.structure import trainable
@@ -23,7 +23,7 @@ from insular.records import TokenisedRecord
 from insular.training.batching import Batching, Units
 from insular.training.clipping import FlatClipping
 from insular.training.contributions import ClippedSum, clipped_sum
-from insular.training.gradients import HookGradients
+from insular.training.gradients import GradientEngine, HookGradients
 from insular.training.noise import GaussianNoise
 from insular.training.optimisers import DpAdamW, DpSgd, Optimiser
 from insular.training.randomness import Keystream, SecureStream, SeededStream
@@ -85,20 +85,12 @@ class Session:
         Returns:
             A function of the units.
         """
-        places = {record.id: place for place, record in enumerate(self.text.rows)}
-        batching = Batching(
-            max_tokens=self.spec.physical_tokens,
-            pad_token_id=self.adapted.decoder.pad_token_id,
-            seats=seats_of(self.spec),
-            places=places,
-            device=self.spec.device,
-        )
-        add = partial(
-            clipped_sum,
+        add = clipped_sum_of(
+            self.spec,
             self.adapted.model,
             engine=HookGradients(),
-            clipping=FlatClipping(clip_norm=self.spec.clip_norm),
-            batching=batching,
+            places={record.id: place for place, record in enumerate(self.text.rows)},
+            pad_token_id=self.adapted.decoder.pad_token_id,
         )
 
         def run(units: Units) -> ClippedSum:
@@ -147,8 +139,7 @@ def open_session(spec: TrainSpec, *, progress: Callable[[str], None]) -> Session
     Raises:
         InvalidArgumentError: If the settings do not fit the text or the model.
     """
-    if spec.threads:
-        torch.set_num_threads(spec.threads)
+    torch.set_num_threads(spec.threads or available_cores())  # as many as the audit runs with
     progress(f"reading {spec.text}")
     corpus = read_training_corpus(spec, progress=progress)
     progress(f"loading {spec.model}")
@@ -196,11 +187,59 @@ def seats_of(spec: TrainSpec) -> int:
     return SEATS if spec.accept_coupling else 0
 
 
+def clipped_sum_of(
+    spec: TrainSpec,
+    model: nn.Module,
+    *,
+    engine: GradientEngine,
+    places: Mapping[str, int],
+    pad_token_id: int,
+) -> Callable[[Units], ClippedSum]:
+    """How a run clips and adds, on any model.
+
+    Args:
+        spec: The run.
+        model: Whose trainable parameters have the gradients.
+        engine: Computes per-record gradients.
+        places: Record id to its fixed place in the corpus.
+        pad_token_id: Token id that fills up.
+
+    Returns:
+        A function of the units.
+    """
+    batching = Batching(
+        max_tokens=spec.physical_tokens,
+        pad_token_id=pad_token_id,
+        seats=seats_of(spec),
+        places=places,
+        device=spec.device,
+    )
+    clipping = FlatClipping(clip_norm=spec.clip_norm)
+    return partial(clipped_sum, model, engine=engine, clipping=clipping, batching=batching)
+
+
 def _sampler(spec: TrainSpec, text: TrainingText, stream: Keystream) -> Sampler:
     """The sampler over units, or over rows."""
     n_drawn_from = len(text.rows) if spec.sample == "record" else len(text.units)
     public = spec.public_units * (spec.records_per_owner if spec.sample == "record" else 1)
-    public = public or n_drawn_from
+    return sampler_of(spec, n_drawn_from, public=public or n_drawn_from, stream=stream)
+
+
+def sampler_of(spec: TrainSpec, n_drawn_from: int, *, public: int, stream: Keystream) -> Sampler:
+    """A run's sampler.
+
+    Args:
+        spec: The run.
+        n_drawn_from: Units, or records, that there are.
+        public: How many there are said to be: the rate depends on it.
+        stream: Where random words come from.
+
+    Returns:
+        The sampler.
+
+    Raises:
+        InvalidArgumentError: If a step wants more than there are.
+    """
     if spec.sampler == "full_batch":
         return FullBatchSampler(n_drawn_from, public_n_units=public)
     if spec.batch > public:

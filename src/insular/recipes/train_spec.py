@@ -237,6 +237,11 @@ class TrainSpec:
                 "ledger and population must be given together, got "
                 f"ledger={self.ledger!r} and population={self.population!r}."
             )
+        if self.ledger and self.noise_seed >= 0:
+            raise InvalidArgumentError(
+                "noise_seed must be -1 with a ledger, got "
+                f"noise_seed={self.noise_seed}: whoever knows the seed takes the noise away."
+            )
 
 
 def stack_name(spec: TrainSpec) -> StackName:

@@ -10,19 +10,32 @@ step      noisy sum over a public divisor              optimisers
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import final
+from typing import Protocol, Unpack, final
 
 import torch
 from torch import nn
 
 from insular.training.batching import Units
 from insular.training.contributions import ClippedSum
-from insular.training.executed_log import ExecutedLog
+from insular.training.executed_log import LogHead, ReleaseFacts
 from insular.training.liveness import LivenessWatch
 from insular.training.noise import GaussianNoise
 from insular.training.optimisers import Optimiser
 from insular.training.results import PlannedRun, StepTelemetry
 from insular.training.sampling import Sampler
+
+
+class ReleaseLog(Protocol):
+    """Where each release is noted before it is used: ``ExecutedLog``, for whatever leaves."""
+
+    @property
+    def head(self) -> LogHead:
+        """The last line."""
+        ...
+
+    def append(self, **facts: Unpack[ReleaseFacts]) -> object:
+        """Note a release, before it happens."""
+        ...
 
 
 @final
@@ -56,7 +69,7 @@ class PrivateLoop:
     """Of each step."""
     watch: LivenessWatch
     """Whether every tensor learns."""
-    log: ExecutedLog
+    log: ReleaseLog
     """What ran."""
     start: int = 1
     """Number of this start of the run."""

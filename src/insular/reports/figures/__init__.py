@@ -6,6 +6,7 @@ from insular.reports.figures.growth import GrowthPoint, growth_figure
 from insular.reports.figures.influence import InfluencePoint, influence_figure
 from insular.reports.figures.intervention import InterventionBar, intervention_figure
 from insular.reports.figures.layer_map import LayerCell, layer_map_figure
+from insular.reports.figures.power import PowerPoint, power_figure
 from insular.reports.figures.sensitivity import SensitivityPoint, sensitivity_figure
 from insular.reports.figures.timing import Outcome, TimeBar, time_figure
 from insular.reports.figures.tradeoff import TradeoffPoint, tradeoff_figure
@@ -18,6 +19,7 @@ __all__ = [
     "InterventionBar",
     "LayerCell",
     "Outcome",
+    "PowerPoint",
     "SensitivityPoint",
     "TimeBar",
     "TradeoffPoint",
@@ -27,6 +29,7 @@ __all__ = [
     "influence_figure",
     "intervention_figure",
     "layer_map_figure",
+    "power_figure",
     "sensitivity_figure",
     "time_figure",
     "tradeoff_figure",

@@ -68,9 +68,8 @@ def power_figure(rows: Sequence[PowerPoint], *, claimed: float, true: float) -> 
             if above is not None:
                 marker = c.MARKERS[i % len(c.MARKERS)]
                 c.mark(axes, *above, marker)
-                entries.append(
-                    (f"above the claim at {c.short_number(above[0])} draws", c.mark_in_key(marker))
-                )
+                draws = f"{above[0]:,}" if above[0] < 1e7 else c.short_number(above[0])
+                entries.append((f"above the claim at {draws} draws", c.mark_in_key(marker)))
         ends = [min(row.draws for row in rows), max(row.draws for row in rows)]
         for value, look, word in ((claimed, "--", "claimed"), (true, (0, (1, 2)), "what runs")):
             (line,) = axes.plot(ends, [value, value], color=c.SOFT, linewidth=1, linestyle=look)

@@ -1,0 +1,160 @@
+"""``insular attack``: what a release really tells, from below."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from insular.cli.budget import _OneLineGroup
+from insular.cli.output import JSON_HELP, print_json
+from insular.recipes.attack_spec import ReleaseSpec
+
+_DEFAULT = ReleaseSpec(run="")
+
+app = typer.Typer(
+    cls=_OneLineGroup,
+    help="Bound from below what a release tells, and plan how many draws that takes.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+@app.command("power")
+def power(
+    ratio: Annotated[
+        float, typer.Option(help="Distance of the two clipped sums over the promised bound.")
+    ],
+    draws: Annotated[int, typer.Option(help="Draws of each neighbour.")] = _DEFAULT.draws,
+    noise_multiplier: Annotated[
+        float, typer.Option(help="Noise standard deviation over the clip norm.")
+    ] = 1.0,
+    delta: Annotated[float, typer.Option(help="Delta of every epsilon.")] = 1e-5,
+    significance: Annotated[
+        float, typer.Option(help="Error probability of each procedure.")
+    ] = _DEFAULT.significance,
+    power: Annotated[
+        float, typer.Option(help="Wanted probability to refute, for the draws needed.")
+    ] = 0.95,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the figure: expected bound against draws.")
+    ] = None,
+    json: Annotated[str, typer.Option("--json", help=JSON_HELP)] = "",
+) -> None:
+    """What an attack with so many draws can be expected to prove, before it runs."""
+    from insular.audit.power import attack_power
+    from insular.evidence import write_atomic
+    from insular.evidence.files import explained
+    from insular.recipes.attack_summary import power_blocks, power_svg
+
+    result = attack_power(
+        ratio,
+        draws=draws,
+        noise_multiplier=noise_multiplier,
+        delta=delta,
+        significance=significance,
+        wanted=power,
+    )
+    if out is not None:
+        with explained(out, doing="use"):
+            out.mkdir(parents=True, exist_ok=True)
+        write_atomic(out / "power.svg", power_svg(result))
+    if print_json(result, json):
+        return
+    _print(power_blocks(result))
+    if out is not None:
+        typer.echo(f"Figure: {out / 'power.svg'}")
+
+
+@app.command("release")
+def release(
+    run: Annotated[Path, typer.Argument(help="Folder of an audit with its sensitivity part.")],
+    draws: Annotated[int, typer.Option(help="Releases of each neighbour.")] = _DEFAULT.draws,
+    stack: Annotated[
+        str,
+        typer.Option(help="Stacks by comma; by default the one under test and its first repair."),
+    ] = "",
+    statistic: Annotated[
+        str, typer.Option(help="full-vector, or exact-scalar: the ideal mechanism in one number.")
+    ] = _DEFAULT.statistic,
+    noise_multiplier: Annotated[
+        float | None, typer.Option(help="Noise over the clip norm; else as the audit priced it.")
+    ] = None,
+    expected_batch_size: Annotated[
+        float | None, typer.Option(help="Divisor of the noisy sum; else the audit's batch.")
+    ] = None,
+    learning_rate: Annotated[float, typer.Option(help="Of the SGD step.")] = (
+        _DEFAULT.learning_rate
+    ),
+    significance: Annotated[
+        float, typer.Option(help="Error probability of the whole run.")
+    ] = _DEFAULT.significance,
+    shard_draws: Annotated[
+        int, typer.Option(help="Releases of a shard, which a stopped run keeps.")
+    ] = _DEFAULT.shard_draws,
+    seed: Annotated[int, typer.Option(help="Every shard's seed follows from it.")] = _DEFAULT.seed,
+    workers: Annotated[int, typer.Option(help="Processes; 0: one a core.")] = 0,
+    out: Annotated[Path | None, typer.Option(help="Folder of the evidence.")] = None,
+    json: Annotated[str, typer.Option("--json", help=JSON_HELP)] = "",
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+) -> None:
+    """Release an audited pair many times: does what comes out keep the promise?
+
+    Exit code 0: not refuted. 1: refuted. 2: undecided, since the draws would often not show the
+    measured excess.
+    """
+    from insular.evidence import default_run_path
+
+    spec = ReleaseSpec(
+        run=str(run),
+        stacks=tuple(name.strip() for name in stack.split(",") if name.strip()),
+        draws=draws,
+        statistic=statistic,  # pyright: ignore[reportArgumentType]
+        noise_multiplier=noise_multiplier,
+        expected_batch_size=expected_batch_size,
+        learning_rate=learning_rate,
+        significance=significance,
+        shard_draws=shard_draws,
+        seed=seed,
+    )
+    folder = out or default_run_path(Path("runs"), "attack")
+    try:
+        code = _run(spec, folder, workers=workers, json=json, quiet=quiet)
+    except KeyboardInterrupt:
+        typer.echo(
+            f"insular: interrupted; the same command with --out {folder} goes on from here.",
+            err=True,
+        )
+        code = 130
+    raise typer.Exit(code)
+
+
+def _run(spec: ReleaseSpec, folder: Path, *, workers: int, json: str, quiet: bool) -> int:
+    """Draw, print, and give the exit code."""
+    from insular.cli.progress import TaskProgress
+    from insular.evidence import available_cores
+    from insular.recipes.attack import PAGE, attack_releases
+    from insular.recipes.attack_summary import release_blocks
+
+    lines = spec.shard_draws // 1024 + 1
+    with TaskProgress(lambda task: lines, quiet=quiet) as progress:
+        result = attack_releases(
+            spec,
+            folder,
+            command=tuple(sys.argv),
+            workers=workers or available_cores(),
+            progress=progress,
+        )
+    if not print_json(result, json):
+        _print(release_blocks(result))
+        typer.echo(f"Page:   {folder / PAGE}")
+    return result.exit_code
+
+
+def _print(blocks: "tuple[object, ...]") -> None:
+    """Blocks on standard output, at most 80 columns."""
+    from insular.reports.terminal import results_console
+
+    console = results_console()
+    for block in blocks:
+        console.print(block)

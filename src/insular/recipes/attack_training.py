@@ -1,0 +1,277 @@
+"""``insular attack training``: repeat a run's own training with canaries, test its promise."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from insular.accounting import spend
+from insular.audit.statistics import bonferroni
+from insular.audit.training_attack_results import TrainingAttackResult
+from insular.errors import EvidenceError, InvalidArgumentError
+from insular.evidence import (
+    InputFact,
+    RunStore,
+    collect_manifest,
+    from_toml,
+    sha256_of,
+    to_toml,
+)
+from insular.recipes import train as trains
+from insular.recipes.attack import open_pair
+from insular.recipes.attack_training_page import training_page
+from insular.recipes.attack_training_spec import TrainingAttackSpec
+from insular.recipes.inputs import Progress, silent
+from insular.recipes.run_status import ending
+from insular.recipes.tasks import run_tasks
+from insular.recipes.train_results import TrainResult
+from insular.recipes.train_spec import TrainSpec
+from insular.recipes.training_games import (
+    PAIR_SHARD_GAMES,
+    Game,
+    claimed_curve,
+    game_tasks,
+    judge,
+    scores_of,
+)
+from insular.reports.page import render
+
+KIND = "attack.training"
+SPEC_FILE = "run.toml"
+RESULT = "results"
+PAGE = "report.html"
+
+
+def attack_training(
+    spec: TrainingAttackSpec,
+    out: Path,
+    *,
+    command: Sequence[str],
+    workers: int = 1,
+    progress: Progress | None = None,
+) -> TrainingAttackResult:
+    """Repeat a run's training with canaries and bound from below what its noisy sums tell.
+
+    The run's sampler, clipping, noise, divisor and loop do all of its steps, each time with fresh
+    seeds; the model is not loaded.
+
+    Guarantees:
+        * The run's files are verified first, and none of them is changed.
+        * The promise that is tested is the one of the run's executed log.
+        * A shard that was played is not played again; the numbers do not depend on ``workers``.
+        * A run that keeps its promise is refuted with probability ``significance`` at most.
+
+    Args:
+        spec: What to attack, and how often.
+        out: Folder of the evidence: new, empty, or an unfinished run of the same spec.
+        command: The command as typed, for the manifest.
+        workers: Processes that play shards side by side, of one thread each.
+        progress: Called from this process.
+
+    Returns:
+        The result.
+
+    Raises:
+        EvidenceError: If the training run cannot be used, or ``out`` holds another run.
+    """
+    report = progress or silent
+    source, train, trained = open_training(Path(spec.run))
+    games, facts = games_against(spec, train, trained), _facts(spec, source)
+    store = _open(spec, out, command=command, facts=facts)
+    with ending(store, "attack"):
+        report("", "the promised curve")
+        claim = claimed_curve(trained.executed.event)
+        epsilon = spend(trained.executed.event, delta=trained.delta).epsilon
+        tasks = [game_tasks(game, seed=spec.seed) for game in games]
+        shards = run_tasks(sum(tasks, []), store, workers=workers, progress=report)
+        found = []
+        for game, mine in zip(games, tasks, strict=True):
+            played, shards = shards[: len(mine)], shards[len(mine) :]
+            report("", f"bounds for the {game.name}")
+            found.append(
+                judge(
+                    game,
+                    scores_of(played, store),
+                    tuple(played),
+                    claim=claim,
+                    epsilon=epsilon,
+                    delta=trained.delta,
+                    excess=spec.excess,
+                    significance=bonferroni(spec.significance, len(games)),
+                )
+            )
+        result = TrainingAttackResult(
+            run=spec.run,
+            event=trained.executed.event,
+            unit=trained.unit,
+            relation=trained.relation,
+            steps=trained.planned.steps,
+            sampler=trained.planned.sampler.kind,
+            clip_norm=trained.planned.clip_norm,
+            noise_std=trained.planned.noise_std,
+            direction=spec.direction,
+            claim=claim,
+            delta=trained.delta,
+            claimed_epsilon=epsilon,
+            significance=spec.significance,
+            games=tuple(found),
+        )
+        store.write_result(RESULT, result)
+        store.finish("complete")
+    write_page(store)
+    return result
+
+
+def open_training(run: Path) -> tuple[RunStore, TrainSpec, TrainResult]:
+    """Read a training run whose promise stands.
+
+    Args:
+        run: Its folder.
+
+    Returns:
+        Its store, its settings, what it was.
+
+    Raises:
+        EvidenceError: If it is no complete training run, or was changed.
+    """
+    store = RunStore.open(run)
+    if store.manifest.kind != trains.KIND or store.manifest.status != "complete":
+        raise EvidenceError(
+            f"{run} must hold a complete training run, whose promise stands; got a"
+            f" {store.manifest.status} run ({store.manifest.kind})."
+        )
+    store.verify()
+    return store, trains.read_spec(store), store.read_result(trains.RESULT, TrainResult)
+
+
+def games_against(
+    spec: TrainingAttackSpec, train: TrainSpec, trained: TrainResult
+) -> tuple[Game, ...]:
+    """The games of an attack.
+
+    Args:
+        spec: The attack.
+        train: The run's settings.
+        trained: What it was.
+
+    Returns:
+        Canaries, and the pair if an audit is named.
+
+    Raises:
+        InvalidArgumentError: If the run cannot be played so.
+    """
+    plan = trained.planned
+    # where samples are cut, canaries crowd each other out: only one alone is independent
+    n_canaries = 1 if plan.sampler.kind == "truncated_poisson" else spec.canaries
+    games = [
+        Game(
+            name="canaries",
+            train=train,
+            plan=plan,
+            n_canaries=n_canaries,
+            repetitions=spec.repetitions,
+            shard_games=spec.shard_games,
+            direction=spec.direction,
+        )
+    ]
+    if spec.audit:
+        games.append(_pair_game(spec, train, trained))
+    for game in games:
+        game.training()  # refuses what cannot be played, before anything is written
+    return tuple(games)
+
+
+def write_page(store: RunStore) -> Path:
+    """Render the page of a finished run from its evidence alone.
+
+    Args:
+        store: The run.
+
+    Returns:
+        The page's path.
+    """
+    result = store.read_result(RESULT, TrainingAttackResult)
+    status = store.manifest.status
+    store.reopen()
+    manifest = replace(store.manifest, status=status)
+    store.write_text(PAGE, render(training_page(result, manifest)))
+    store.finish(status)
+    return store.path / PAGE
+
+
+def read_spec(store: RunStore) -> TrainingAttackSpec:
+    """The settings that a run was given.
+
+    Args:
+        store: The run.
+
+    Returns:
+        The spec of its ``run.toml``.
+    """
+    source = str(store.path / SPEC_FILE)
+    return from_toml(TrainingAttackSpec, store.read_text(SPEC_FILE), source=source)
+
+
+def _pair_game(spec: TrainingAttackSpec, train: TrainSpec, trained: TrainResult) -> Game:
+    """The record of an audited pair in each step, as the run draws it."""
+    import numpy as np
+
+    from insular.audit.release import clipped_sums
+
+    pair = open_pair(Path(spec.audit))
+    stack = spec.stack or pair.sensitivity.arms[0].stack
+    (arm,) = pair.arms((stack,))
+    assert arm.gradients is not None
+    radius = arm.radii[0].radius
+    stabiliser = pair.result.subject.manifest.stabiliser
+    sums = clipped_sums(pair.store.read_arrays(arm.gradients), radius=radius, stabiliser=stabiliser)
+    scale = np.float32(trained.planned.clip_norm / radius)
+    return Game(
+        name="pair",
+        train=train,
+        plan=trained.planned,
+        n_canaries=1,
+        repetitions=spec.pair_repetitions,
+        shard_games=PAIR_SHARD_GAMES,
+        stack=stack,
+        sums=(sums[0] * scale, sums[1] * scale),
+    )
+
+
+def _facts(spec: TrainingAttackSpec, source: RunStore) -> tuple[InputFact, ...]:
+    """The runs that are read, by the digests of their results."""
+    folders = {"training": source.path}
+    if spec.audit:
+        folders["audit"] = Path(spec.audit)
+    return tuple(
+        InputFact(name=name, source=str(path), sha256=sha256_of(path / f"{trains.RESULT}.json"))
+        for name, path in folders.items()
+    )
+
+
+def _open(
+    spec: TrainingAttackSpec, out: Path, *, command: Sequence[str], facts: tuple[InputFact, ...]
+) -> RunStore:
+    """Create the run folder, or go on with an unfinished run of the same spec."""
+    if out.resolve() in {Path(fact.source).resolve() for fact in facts}:
+        raise InvalidArgumentError(f"--out must be another folder than the run's, got {out}.")
+    if (out / "manifest.json").is_file():
+        store = RunStore.open(out)
+        if store.manifest.kind != KIND or store.manifest.status == "complete":
+            raise EvidenceError(
+                f"{out} already holds a {store.manifest.status} run ({store.manifest.kind}); choose"
+                " another --out."
+            )
+        if read_spec(store) != spec or store.manifest.inputs != facts:
+            raise EvidenceError(
+                f"{out} holds an unfinished run with other settings or another run; repeat it as"
+                f" {out / SPEC_FILE} says, or choose another --out."
+            )
+        if store.manifest.finished:
+            store.reopen()
+        return store
+    manifest = collect_manifest(
+        KIND, out.name, command=tuple(command), inputs=facts, seed=spec.seed
+    )
+    store = RunStore.create(out, manifest)
+    store.write_text(SPEC_FILE, to_toml(spec))
+    return store

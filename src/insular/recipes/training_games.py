@@ -1,0 +1,347 @@
+"""The games against one training run as tasks: what is played, its shards, what they prove."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast, final
+
+from insular.accounting import TradeoffCurve, tradeoff_curve
+from insular.accounting.events import Event
+from insular.audit.statistics import bonferroni, epsilon_bounds, largest_epsilon, tradeoff_bound
+from insular.audit.training_attack_results import (
+    Direction,
+    GameFinding,
+    GameName,
+    GameShard,
+    beyond,
+)
+from insular.audit.training_game import Mixture, Scores, ScoreRule, TrainingRun, play
+from insular.audit.training_power import excess_power
+from insular.errors import EvidenceError, UnsupportedEventError
+from insular.evidence import ArrayRef, RunStore, digest_array
+from insular.recipes.parallel import Job
+from insular.recipes.sensitivity import Report
+from insular.recipes.tasks import Output, Task
+from insular.recipes.train_spec import TrainSpec
+from insular.training.results import PlannedRun, SamplerFacts
+
+if TYPE_CHECKING:
+    import numpy as np
+
+WANTED = 0.95
+"""Probability to refute that the needed scores are to reach."""
+MARGIN = 1e-4
+"""How far above 1 a measured ratio counts as an excess."""
+PAIR_SHARD_GAMES = 1000
+"""Repetitions of a shard of the pair."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Game:
+    """One game against a training run."""
+
+    name: GameName
+    """Which."""
+    train: TrainSpec
+    """The run."""
+    plan: PlannedRun
+    """What it did."""
+    n_canaries: int
+    """Canaries of each repetition."""
+    repetitions: int
+    """How often training is repeated."""
+    shard_games: int
+    """Repetitions of a shard."""
+    direction: Direction = "dirac"
+    """Of the canaries."""
+    stack: str = ""
+    """Stack of the pair."""
+    sums: "tuple[np.ndarray, np.ndarray] | None" = None
+    """Clipped sums of the pair, in gradient units of the run."""
+
+    @property
+    def sensitivity(self) -> float:
+        """How far the unit moves a clipped sum, in gradient units."""
+        import numpy as np
+
+        if self.sums is None:
+            return self.plan.clip_norm
+        return float(np.linalg.norm(self.sums[1].astype(np.float64) - self.sums[0]))
+
+    @property
+    def ratio(self) -> float:
+        """The same over the sensitivity that is promised."""
+        return self.sensitivity / (self.plan.clip_norm * self.plan.influence)
+
+    @property
+    def rule(self) -> ScoreRule:
+        """The score of a unit that moves the sum so far."""
+        return score_rule(
+            self.plan.sampler,
+            shift=self.sensitivity / self.plan.noise_std,
+            replaced=self.train.relation == "replace_one",
+        )
+
+    def training(self) -> TrainingRun:
+        """The run itself, to be repeated.
+
+        Returns:
+            It.
+        """
+        from insular.recipes.canary_training import CanaryTraining, PairTraining
+
+        if self.sums is not None:
+            return PairTraining(self.train, self.plan, sums=self.sums)
+        return CanaryTraining(
+            self.train, self.plan, n_canaries=self.n_canaries, direction=self.direction
+        )
+
+
+def score_rule(facts: SamplerFacts, *, shift: float, replaced: bool) -> ScoreRule:
+    """The best score for a unit under a sampler that does what it states.
+
+    For ``truncated_poisson`` it is that of Poisson, which is not the best one where samples are
+    cut; the bounds hold for any score.
+
+    Args:
+        facts: The sampler.
+        shift: What a unit's contribution adds, in standard deviations of the noise.
+        replaced: Whether an absent unit is replaced by one with the opposite contribution.
+
+    Returns:
+        The score.
+
+    Raises:
+        UnsupportedEventError: If nothing is known about the sampler.
+    """
+    match facts.kind:
+        case "poisson" | "truncated_poisson":
+            weights = _entries(facts.sampling_prob or 0.0, facts.records_per_unit or 1)
+        case "full_batch" | "shuffled":
+            weights = (0.0, 1.0)
+        case _:
+            raise UnsupportedEventError(
+                f"a sampler must be of a known kind, got {facts.kind!r}; no score is known for it."
+            )
+
+    def mixture(sign: float) -> Mixture:
+        if facts.kind == "shuffled":
+            return Mixture(shifts=(sign * shift,))
+        shifts = tuple(sign * shift * entered for entered in range(len(weights)))
+        return Mixture(shifts=shifts, weights=weights)
+
+    slots = facts.slots if facts.kind == "shuffled" else None
+    present = mixture(1.0)
+    if replaced:
+        return ScoreRule(present=present, absent=mixture(-1.0), slots=slots)
+    return ScoreRule(present=present, slots=slots)
+
+
+def claimed_curve(event: Event) -> TradeoffCurve:
+    """The promised curve, at rates that a game can reach.
+
+    Args:
+        event: The promise.
+
+    Returns:
+        The curve.
+    """
+    import numpy as np
+
+    low = np.geomspace(1e-7, 0.5, 80)
+    rates = np.concatenate([[0.0], low, 1 - low[:-1], [1.0]])
+    return tradeoff_curve(event, false_positive_rates=rates.tolist())
+
+
+def game_tasks(game: Game, *, seed: int) -> list[Task]:
+    """The tasks that play one game.
+
+    Args:
+        game: The game.
+        seed: Of the attack.
+
+    Returns:
+        One task a shard.
+    """
+    tasks = []
+    for shard, first in enumerate(range(0, game.repetitions, game.shard_games)):
+        last = min(first + game.shard_games, game.repetitions)
+        tasks.append(
+            Task(
+                job=Job(
+                    name=f"{game.name} {shard + 1}",
+                    work=play_shard,
+                    args=(game, shard, first, last, seed),
+                ),
+                slug=f"{game.name}-{shard + 1:03d}",
+                kind=GameShard,
+                attach=_attach,
+            )
+        )
+    return tasks
+
+
+def play_shard(
+    game: Game, shard: int, first: int, last: int, seed: int, *, progress: Report
+) -> Output:
+    """Play one shard, on one thread.
+
+    Args:
+        game: The game.
+        shard: Position of the shard.
+        first: Number of its first repetition.
+        last: Number after its last one.
+        seed: Of the attack.
+        progress: Called with a short line now and then.
+
+    Returns:
+        A :class:`GameShard`, and its scores.
+    """
+    import time
+
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    started = time.perf_counter()
+    try:
+        scores = play(
+            game.training(),
+            game.rule,
+            n_canaries=game.n_canaries,
+            games=range(first, last),
+            seed=seed,
+            progress=partial(_tell, progress, last - first),
+        )
+    finally:
+        torch.set_num_threads(threads)
+    result = GameShard(
+        game=game.name,
+        shard=shard,
+        n_games=last - first,
+        n_without=len(scores.without),
+        n_with=len(scores.with_record),
+        digest_without=digest_array(scores.without),
+        digest_with=digest_array(scores.with_record),
+        seconds=time.perf_counter() - started,
+    )
+    arrays = {"without": scores.without, "with": scores.with_record}
+    return Output(result=result, arrays={f"{game.name}-scores": arrays})
+
+
+def judge(
+    game: Game,
+    scores: Scores,
+    shards: tuple[GameShard, ...] = (),
+    *,
+    claim: TradeoffCurve,
+    epsilon: float,
+    delta: float,
+    excess: float,
+    significance: float,
+) -> GameFinding:
+    """Hold one game's scores against what is promised.
+
+    Guarantees:
+        * Curve and point have half of the error probability each: a run that keeps its promise, and
+          whose scores are independent, is refuted with probability ``significance`` at most.
+
+    Args:
+        game: The game.
+        scores: Its scores.
+        shards: Where they come from.
+        claim: The promised curve.
+        epsilon: The promised epsilon at ``delta``.
+        delta: Of the point.
+        excess: For canaries, the sensitivity over the promised one that should be seen.
+        significance: Error probability of curve and point together.
+
+    Returns:
+        The bounds, and what so many scores could have shown.
+    """
+    each = bonferroni(significance, 2)
+    without, with_record = scores.without, scores.with_record
+    bound = tradeoff_bound(without, with_record, claim=claim, significance=each)
+    (point,) = epsilon_bounds(without, with_record, deltas=(delta,), significance=each)
+    allowed, refuted = beyond(bound, claim)
+    wanted = excess if game.name == "canaries" else game.ratio
+    chance, needed = None, None
+    if wanted > 1 + MARGIN:
+        # the rule's unit weighs ``ratio`` of what is promised
+        power = excess_power(
+            game.rule,
+            steps=game.plan.steps,
+            claim=claim,
+            ratio=wanted / game.ratio,
+            significance=each,
+        )
+        chance = power.chance(min(len(without), len(with_record)))
+        needed = power.draws_needed(WANTED)
+    n_judged = min(len(without), len(with_record)) // 2
+    return GameFinding(
+        game=game.name,
+        stack=game.stack,
+        n_canaries=game.n_canaries,
+        ratio=game.ratio,
+        tradeoff=bound,
+        allowed_rate=allowed,
+        curve_refuted=refuted,
+        point=point,
+        claimed_epsilon=epsilon,
+        largest_epsilon=largest_epsilon(n_judged, significance=each / 2, delta=delta),
+        excess=wanted if wanted > 1 + MARGIN else None,
+        chance=chance,
+        draws_needed=needed,
+        shards=shards,
+    )
+
+
+def scores_of(shards: list[GameShard], store: RunStore) -> Scores:
+    """The scores of every shard, one after another.
+
+    Args:
+        shards: The shards.
+        store: The run that keeps them.
+
+    Returns:
+        The scores.
+
+    Raises:
+        EvidenceError: If they are not the ones that were drawn.
+    """
+    import numpy as np
+
+    found: dict[str, list[np.ndarray]] = {"without": [], "with": []}
+    for shard in shards:
+        arrays = store.read_arrays(cast(ArrayRef, shard.scores))
+        digests = {"without": shard.digest_without, "with": shard.digest_with}
+        for side, mine in found.items():
+            if digest_array(arrays[side]) != digests[side]:
+                raise EvidenceError(
+                    f"{store.path} holds other scores than were drawn for {shard.game}, shard"
+                    f" {shard.shard + 1}."
+                )
+            mine.append(arrays[side])
+    return Scores(
+        without=np.concatenate(found["without"]), with_record=np.concatenate(found["with"])
+    )
+
+
+def _entries(rate: float, n_records: int) -> tuple[float, ...]:
+    """How many of a unit's records enter a step: a binomial law."""
+    from scipy.stats import binom
+
+    return tuple(float(binom.pmf(k, n_records, rate)) for k in range(n_records + 1))
+
+
+def _attach(shard: GameShard, refs: Mapping[str, ArrayRef]) -> GameShard:
+    """Put the reference of the saved scores into a shard."""
+    (scores,) = refs.values()
+    return replace(shard, scores=scores)
+
+
+def _tell(progress: Report, n: int, done: int) -> Any:
+    """One line about a shard."""
+    if done % 10 == 0 or done == n:
+        progress(f"{done} of {n}")
