@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from insular.errors import InvalidArgumentError
-from insular.training.clipping import OPACUS_STABILISER, clip_records, record_norms
+from insular.training.clipping import OPACUS_STABILISER, FlatClipping, clip_records, record_norms
 
 NAN, INF = float("nan"), float("inf")
 
@@ -123,3 +123,12 @@ def test_a_bound_that_is_none_is_refused(clip_norm: float) -> None:
 def test_a_stabiliser_below_zero_is_refused(stabiliser: float) -> None:
     with pytest.raises(InvalidArgumentError, match=r"stabiliser must be finite and >= 0, got stab"):
         clip_records(torch.ones(1, 2), clip_norm=1.0, stabiliser=stabiliser)
+
+
+def test_flat_clipping_tells_the_norms_before_and_clips_as_the_function_does() -> None:
+    rows = gradients(4, 30, seed=2)
+    contributions, norms = FlatClipping(clip_norm=0.4, stabiliser=1e-6).clip(rows)
+    assert torch.equal(contributions, clip_records(rows, clip_norm=0.4, stabiliser=1e-6))
+    assert torch.equal(norms, record_norms(rows))
+    with pytest.raises(InvalidArgumentError, match=r"clip_norm must be finite and > 0, got clip_"):
+        FlatClipping(clip_norm=0.0)

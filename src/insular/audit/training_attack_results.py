@@ -52,6 +52,8 @@ class GameFinding:
     """Stack of the pair; empty for canaries."""
     n_canaries: int
     """Canaries of each repetition."""
+    n_params: int
+    """Coordinates that got noise; 1 for a pair is the direction of the difference alone."""
     ratio: float
     """How far the unit moves a clipped sum, over the sensitivity that is promised."""
     tradeoff: TradeoffBound

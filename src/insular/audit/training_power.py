@@ -9,7 +9,7 @@ from scipy.stats import binom
 
 from insular import _check
 from insular.accounting import TradeoffCurve
-from insular.audit.statistics import bonferroni, lower_rate, upper_rate
+from insular.audit.rates import bonferroni, lower_rate, upper_rate
 from insular.audit.training_game import ScoreRule
 
 MOST_DRAWS = 10**8

@@ -9,8 +9,10 @@ import typer
 from insular.cli.budget import _OneLineGroup
 from insular.cli.output import JSON_HELP, print_json
 from insular.recipes.attack_spec import ReleaseSpec
+from insular.recipes.attack_training_spec import TrainingAttackSpec
 
 _DEFAULT = ReleaseSpec(run="")
+_TRAINING = TrainingAttackSpec(run="")
 
 app = typer.Typer(
     cls=_OneLineGroup,
@@ -127,6 +129,98 @@ def release(
         )
         code = 130
     raise typer.Exit(code)
+
+
+@app.command("training")
+def training(
+    run: Annotated[Path, typer.Argument(help="Folder of a training run.")],
+    canaries: Annotated[int, typer.Option(help="Canaries of each repetition.")] = (
+        _TRAINING.canaries
+    ),
+    repetitions: Annotated[int, typer.Option(help="How often training is repeated.")] = (
+        _TRAINING.repetitions
+    ),
+    direction: Annotated[
+        str, typer.Option(help="Gradient of a canary: dirac (length C) or long (100 C).")
+    ] = _TRAINING.direction,
+    excess: Annotated[
+        float, typer.Option(help="Sensitivity over the promised one that should be seen.")
+    ] = _TRAINING.excess,
+    significance: Annotated[
+        float, typer.Option(help="Error probability of the whole run.")
+    ] = _TRAINING.significance,
+    audit: Annotated[str, typer.Option(help="Folder of an audit whose pair is played too.")] = "",
+    stack: Annotated[
+        str, typer.Option(help="Stack of that audit; by default the one under test.")
+    ] = "",
+    pair_repetitions: Annotated[int, typer.Option(help="Repetitions on the pair.")] = (
+        _TRAINING.pair_repetitions
+    ),
+    shard_games: Annotated[
+        int, typer.Option(help="Repetitions of a shard, which a stopped run keeps.")
+    ] = _TRAINING.shard_games,
+    seed: Annotated[int, typer.Option(help="Coins, draws and noise follow from it.")] = (
+        _TRAINING.seed
+    ),
+    workers: Annotated[int, typer.Option(help="Processes; 0: one a core.")] = 0,
+    out: Annotated[Path | None, typer.Option(help="Folder of the evidence.")] = None,
+    json: Annotated[str, typer.Option("--json", help=JSON_HELP)] = "",
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+) -> None:
+    """Repeat a training run with canaries: do all its noisy sums together keep the promise?
+
+    Exit code 0: not refuted. 1: refuted. 2: undecided, since so many scores would often not show
+    the excess.
+    """
+    from insular.evidence import default_run_path
+
+    spec = TrainingAttackSpec(
+        run=str(run),
+        canaries=canaries,
+        repetitions=repetitions,
+        direction=direction,  # pyright: ignore[reportArgumentType]
+        excess=excess,
+        significance=significance,
+        audit=audit,
+        stack=stack,
+        pair_repetitions=pair_repetitions,
+        shard_games=shard_games,
+        seed=seed,
+    )
+    folder = out or default_run_path(Path("runs"), "attack")
+    try:
+        code = _run_training(spec, folder, workers=workers, json=json, quiet=quiet)
+    except KeyboardInterrupt:
+        typer.echo(
+            f"insular: interrupted; the same command with --out {folder} goes on from here.",
+            err=True,
+        )
+        code = 130
+    raise typer.Exit(code)
+
+
+def _run_training(
+    spec: TrainingAttackSpec, folder: Path, *, workers: int, json: str, quiet: bool
+) -> int:
+    """Play, print, and give the exit code."""
+    from insular.cli.progress import TaskProgress
+    from insular.evidence import available_cores
+    from insular.recipes.attack_training import PAGE, attack_training
+    from insular.recipes.attack_training_summary import training_blocks
+    from insular.recipes.training_games import LINES
+
+    with TaskProgress(lambda task: LINES + 1, quiet=quiet) as progress:
+        result = attack_training(
+            spec,
+            folder,
+            command=tuple(sys.argv),
+            workers=workers or available_cores(),
+            progress=progress,
+        )
+    if not print_json(result, json):
+        _print(training_blocks(result))
+        typer.echo(f"Page:   {folder / PAGE}")
+    return result.exit_code
 
 
 def _run(spec: ReleaseSpec, folder: Path, *, workers: int, json: str, quiet: bool) -> int:

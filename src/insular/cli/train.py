@@ -34,15 +34,16 @@ def train(
 ) -> None:
     """Fine-tune adapters on protected text with differential privacy.
 
-    Exit code 0: the guarantee is the one that ran. 1: it is not. 2: refused, nothing was released.
+    Exit code 0: the guarantee is the one that ran. 1: it is not, or nothing is protected. 2:
+    refused or stopped, with the reason; what was released before that is in the log.
     """
     if list_backbones:
         from insular.reports.terminal import results_console, table
 
         results_console().print(table(("Backbone", "What it is"), list(BACKBONES.items())))
         raise typer.Exit
-    spec = settings(TrainSpec, given, context, config)
     folder = out or _folder(config, resume=resume)
+    spec = settings(TrainSpec, given, context, config)
     try:
         code = _run(spec, folder, resume=resume, json=json, quiet=quiet)
     except KeyboardInterrupt:

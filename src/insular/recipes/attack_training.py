@@ -1,13 +1,13 @@
 """``insular attack training``: repeat a run's own training with canaries, test its promise."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from insular.accounting import spend
-from insular.audit.statistics import bonferroni
+from insular.audit.rates import bonferroni
 from insular.audit.training_attack_results import TrainingAttackResult
-from insular.errors import EvidenceError, InvalidArgumentError
+from insular.errors import EvidenceError, InsularError, InvalidArgumentError
 from insular.evidence import (
     InputFact,
     RunStore,
@@ -21,7 +21,6 @@ from insular.recipes.attack import open_pair
 from insular.recipes.attack_training_page import training_page
 from insular.recipes.attack_training_spec import TrainingAttackSpec
 from insular.recipes.inputs import Progress, silent
-from insular.recipes.run_status import ending
 from insular.recipes.tasks import run_tasks
 from insular.recipes.train_results import TrainResult
 from insular.recipes.train_spec import TrainSpec
@@ -30,9 +29,8 @@ from insular.recipes.training_games import (
     Game,
     claimed_curve,
     game_tasks,
-    judge,
-    scores_of,
 )
+from insular.recipes.training_judge import judge, scores_of
 from insular.reports.page import render
 
 KIND = "attack.training"
@@ -56,7 +54,8 @@ def attack_training(
 
     Guarantees:
         * The run's files are verified first, and none of them is changed.
-        * The promise that is tested is the one of the run's executed log.
+        * The promise that is tested is what the run states: the event of its executed log, and its
+          epsilon.
         * A shard that was played is not played again; the numbers do not depend on ``workers``.
         * A run that keeps its promise is refuted with probability ``significance`` at most.
 
@@ -77,10 +76,9 @@ def attack_training(
     source, train, trained = open_training(Path(spec.run))
     games, facts = games_against(spec, train, trained), _facts(spec, source)
     store = _open(spec, out, command=command, facts=facts)
-    with ending(store, "attack"):
+    with _status(store):
         report("", "the promised curve")
         claim = claimed_curve(trained.executed.event)
-        epsilon = spend(trained.executed.event, delta=trained.delta).epsilon
         tasks = [game_tasks(game, seed=spec.seed) for game in games]
         shards = run_tasks(sum(tasks, []), store, workers=workers, progress=report)
         found = []
@@ -93,7 +91,7 @@ def attack_training(
                     scores_of(played, store),
                     tuple(played),
                     claim=claim,
-                    epsilon=epsilon,
+                    epsilon=trained.epsilon,
                     delta=trained.delta,
                     excess=spec.excess,
                     significance=bonferroni(spec.significance, len(games)),
@@ -111,7 +109,7 @@ def attack_training(
             direction=spec.direction,
             claim=claim,
             delta=trained.delta,
-            claimed_epsilon=epsilon,
+            claimed_epsilon=trained.epsilon,
             significance=spec.significance,
             games=tuple(found),
         )
@@ -275,3 +273,18 @@ def _open(
     store = RunStore.create(out, manifest)
     store.write_text(SPEC_FILE, to_toml(spec))
     return store
+
+
+@contextmanager
+def _status(store: RunStore) -> Iterator[None]:
+    """Let the manifest say how a run ended, whatever ends it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        store.finish("interrupted")
+        raise
+    except InsularError as error:
+        if not store.manifest.finished:
+            store.record_failure("attack", str(error))
+            store.finish("failed")
+        raise

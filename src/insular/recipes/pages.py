@@ -9,6 +9,7 @@ from insular.evidence import RunStore
 
 _WRITERS = {
     "attack.release": "insular.recipes.attack",
+    "attack.training": "insular.recipes.attack_training",
     "audit.isolation": "insular.recipes.audit",
     "train": "insular.recipes.train",
 }

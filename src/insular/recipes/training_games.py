@@ -1,24 +1,16 @@
-"""The games against one training run as tasks: what is played, its shards, what they prove."""
+"""The games against one training run as tasks: what is played, its shards, what is stored."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast, final
+from typing import TYPE_CHECKING, Any, final
 
 from insular.accounting import TradeoffCurve, tradeoff_curve
 from insular.accounting.events import Event
-from insular.audit.statistics import bonferroni, epsilon_bounds, largest_epsilon, tradeoff_bound
-from insular.audit.training_attack_results import (
-    Direction,
-    GameFinding,
-    GameName,
-    GameShard,
-    beyond,
-)
-from insular.audit.training_game import Mixture, Scores, ScoreRule, TrainingRun, play
-from insular.audit.training_power import excess_power
-from insular.errors import EvidenceError, UnsupportedEventError
-from insular.evidence import ArrayRef, RunStore, digest_array
+from insular.audit.training_attack_results import Direction, GameName, GameShard
+from insular.audit.training_game import Mixture, ScoreRule, play
+from insular.errors import UnsupportedEventError
+from insular.evidence import ArrayRef, digest_array
 from insular.recipes.parallel import Job
 from insular.recipes.sensitivity import Report
 from insular.recipes.tasks import Output, Task
@@ -28,12 +20,13 @@ from insular.training.results import PlannedRun, SamplerFacts
 if TYPE_CHECKING:
     import numpy as np
 
-WANTED = 0.95
-"""Probability to refute that the needed scores are to reach."""
-MARGIN = 1e-4
-"""How far above 1 a measured ratio counts as an excess."""
+    from insular.recipes.canary_training import CanaryTraining
+    from insular.recipes.pair_training import PairTraining
+
 PAIR_SHARD_GAMES = 1000
 """Repetitions of a shard of the pair."""
+LINES = 10
+"""Lines of progress of a shard."""
 
 
 @final
@@ -83,13 +76,14 @@ class Game:
             replaced=self.train.relation == "replace_one",
         )
 
-    def training(self) -> TrainingRun:
+    def training(self) -> "CanaryTraining | PairTraining":
         """The run itself, to be repeated.
 
         Returns:
             It.
         """
-        from insular.recipes.canary_training import CanaryTraining, PairTraining
+        from insular.recipes.canary_training import CanaryTraining
+        from insular.recipes.pair_training import PairTraining
 
         if self.sums is not None:
             return PairTraining(self.train, self.plan, sums=self.sums)
@@ -230,104 +224,6 @@ def play_shard(
     return Output(result=result, arrays={f"{game.name}-scores": arrays})
 
 
-def judge(
-    game: Game,
-    scores: Scores,
-    shards: tuple[GameShard, ...] = (),
-    *,
-    claim: TradeoffCurve,
-    epsilon: float,
-    delta: float,
-    excess: float,
-    significance: float,
-) -> GameFinding:
-    """Hold one game's scores against what is promised.
-
-    Guarantees:
-        * Curve and point have half of the error probability each: a run that keeps its promise, and
-          whose scores are independent, is refuted with probability ``significance`` at most.
-
-    Args:
-        game: The game.
-        scores: Its scores.
-        shards: Where they come from.
-        claim: The promised curve.
-        epsilon: The promised epsilon at ``delta``.
-        delta: Of the point.
-        excess: For canaries, the sensitivity over the promised one that should be seen.
-        significance: Error probability of curve and point together.
-
-    Returns:
-        The bounds, and what so many scores could have shown.
-    """
-    each = bonferroni(significance, 2)
-    without, with_record = scores.without, scores.with_record
-    bound = tradeoff_bound(without, with_record, claim=claim, significance=each)
-    (point,) = epsilon_bounds(without, with_record, deltas=(delta,), significance=each)
-    allowed, refuted = beyond(bound, claim)
-    wanted = excess if game.name == "canaries" else game.ratio
-    chance, needed = None, None
-    if wanted > 1 + MARGIN:
-        # the rule's unit weighs ``ratio`` of what is promised
-        power = excess_power(
-            game.rule,
-            steps=game.plan.steps,
-            claim=claim,
-            ratio=wanted / game.ratio,
-            significance=each,
-        )
-        chance = power.chance(min(len(without), len(with_record)))
-        needed = power.draws_needed(WANTED)
-    n_judged = min(len(without), len(with_record)) // 2
-    return GameFinding(
-        game=game.name,
-        stack=game.stack,
-        n_canaries=game.n_canaries,
-        ratio=game.ratio,
-        tradeoff=bound,
-        allowed_rate=allowed,
-        curve_refuted=refuted,
-        point=point,
-        claimed_epsilon=epsilon,
-        largest_epsilon=largest_epsilon(n_judged, significance=each / 2, delta=delta),
-        excess=wanted if wanted > 1 + MARGIN else None,
-        chance=chance,
-        draws_needed=needed,
-        shards=shards,
-    )
-
-
-def scores_of(shards: list[GameShard], store: RunStore) -> Scores:
-    """The scores of every shard, one after another.
-
-    Args:
-        shards: The shards.
-        store: The run that keeps them.
-
-    Returns:
-        The scores.
-
-    Raises:
-        EvidenceError: If they are not the ones that were drawn.
-    """
-    import numpy as np
-
-    found: dict[str, list[np.ndarray]] = {"without": [], "with": []}
-    for shard in shards:
-        arrays = store.read_arrays(cast(ArrayRef, shard.scores))
-        digests = {"without": shard.digest_without, "with": shard.digest_with}
-        for side, mine in found.items():
-            if digest_array(arrays[side]) != digests[side]:
-                raise EvidenceError(
-                    f"{store.path} holds other scores than were drawn for {shard.game}, shard"
-                    f" {shard.shard + 1}."
-                )
-            mine.append(arrays[side])
-    return Scores(
-        without=np.concatenate(found["without"]), with_record=np.concatenate(found["with"])
-    )
-
-
 def _entries(rate: float, n_records: int) -> tuple[float, ...]:
     """How many of a unit's records enter a step: a binomial law."""
     from scipy.stats import binom
@@ -342,6 +238,6 @@ def _attach(shard: GameShard, refs: Mapping[str, ArrayRef]) -> GameShard:
 
 
 def _tell(progress: Report, n: int, done: int) -> Any:
-    """One line about a shard."""
-    if done % 10 == 0 or done == n:
+    """A line now and then: about ``LINES`` a shard."""
+    if done % max(1, n // LINES) == 0 or done == n:
         progress(f"{done} of {n}")

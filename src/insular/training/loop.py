@@ -10,7 +10,7 @@ step      noisy sum over a public divisor              optimisers
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol, Unpack, final
+from typing import Protocol, Unpack, final, runtime_checkable
 
 import torch
 from torch import nn
@@ -25,6 +25,7 @@ from insular.training.results import PlannedRun, StepTelemetry
 from insular.training.sampling import Sampler
 
 
+@runtime_checkable
 class ReleaseLog(Protocol):
     """Where each release is noted before it is used: ``ExecutedLog``, for whatever leaves."""
 
