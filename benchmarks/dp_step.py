@@ -1,9 +1,11 @@
 """Cost of a private training step of SmolLM2 with LoRA, side by side in one process.
 
-First table: a private step over the same step without privacy. Times are medians of interleaved
-repetitions. Memory is the peak of resident memory during a step, above what was resident before it
-(VmHWM, reset through /proc/self/clear_refs), each way in a process of its own. Second table: the
-same private step over every arithmetic of the frozen layers.
+First table: a private step over the same step without privacy. Second table: the same private step
+over every arithmetic of the frozen layers. Time is CPU time of the process, which other processes
+disturb less than the clock; with several threads it is their sum. Ratios are medians of ratios
+within a repetition, with the least and the largest. Memory is the peak of resident memory during a
+step, above what was resident before it (VmHWM, reset through /proc/self/clear_refs), each way in a
+process of its own.
 
     python benchmarks/dp_step.py --threads 1 --repeats 5
 """
@@ -149,16 +151,26 @@ WAYS: dict[str, Callable[[nn.Module, TokenBatch], Step]] = {
 }
 
 
-def medians(steps: dict[str, Step], *, repeats: int) -> dict[str, float]:
-    """Median seconds of each step; every repetition runs all of them, after one warm-up."""
+def timed(steps: dict[str, Step], *, repeats: int) -> dict[str, list[float]]:
+    """CPU seconds of each step by repetition, after one warm-up; every other one runs backwards."""
     seconds: dict[str, list[float]] = {name: [] for name in steps}
     for repetition in range(repeats + 1):
-        for name, step in steps.items():
-            start = time.perf_counter()
-            step()
+        for name in list(steps) if repetition % 2 else reversed(steps):
+            start = time.process_time()
+            steps[name]()
             if repetition:
-                seconds[name].append(time.perf_counter() - start)
-    return {name: statistics.median(found) for name, found in seconds.items()}
+                seconds[name].append(time.process_time() - start)
+    return seconds
+
+
+def times(seconds: dict[str, list[float]], *, over: str) -> dict[str, str]:
+    """Median seconds of each step, and median, least and largest ratio within a repetition."""
+    cells = {}
+    for name, found in seconds.items():
+        ratios = sorted(one / base for one, base in zip(found, seconds[over], strict=True))
+        span = f"{ratios[0]:.2f}-{ratios[-1]:.2f}"
+        cells[name] = f"{statistics.median(found):8.3f} s{statistics.median(ratios):7.3f}{span:>11}"
+    return cells
 
 
 def resident_mib(field: str) -> float:
@@ -193,17 +205,13 @@ def print_ways(decoder: Decoder, backbone: str, options: argparse.Namespace) -> 
     batch = public_batch(decoder, records=options.batch, tokens=options.tokens)
     spec = PrecisionSpec(backbone=backbone)
     steps = {name: make(adapted(decoder, spec), batch) for name, make in WAYS.items()}
-    seconds = medians(steps, repeats=options.repeats)
+    cells = times(timed(steps, repeats=options.repeats), over="no privacy")
     memory = {name: measured_apart(name, backbone, options) for name in WAYS}
     print(f"\n{backbone}, {options.batch} records x {options.tokens} tokens")
-    print(f"{'step':26}{'time':>12}{'ratio':>8}{'peak memory':>18}{'ratio':>8}")
+    print(f"{'step':26}{'CPU time':>10}{'ratio':>7}{'range':>11}{'memory':>14}{'ratio':>8}")
     for name in WAYS:
-        time_ratio = seconds[name] / seconds["no privacy"]
-        memory_ratio = memory[name] / memory["no privacy"]
-        print(
-            f"{name:26}{seconds[name]:10.3f} s{time_ratio:8.3f}"
-            f"{memory[name]:14.0f} MiB{memory_ratio:8.3f}"
-        )
+        ratio = memory[name] / memory["no privacy"]
+        print(f"{name:26}{cells[name]}{memory[name]:10.0f} MiB{ratio:8.3f}", flush=True)
 
 
 def weights_mib(model: nn.Module) -> float:
@@ -220,16 +228,15 @@ def print_stacks(decoder: Decoder, options: argparse.Namespace) -> None:
     steps = {
         name: insular_step(model, batch, seats=seats.get(name, 0)) for name, model in models.items()
     }
-    seconds = medians(steps, repeats=options.repeats)
-    first = next(iter(STACKS))
+    cells = times(timed(steps, repeats=options.repeats), over=next(iter(STACKS)))
     print(f"\nprivate step, {options.stack_batch} records x {options.stack_tokens} tokens")
-    print(f"{'frozen layers':26}{'time':>12}{'ratio':>8}{'weights':>18}{'ratio':>8}")
+    print(
+        f"{'frozen layers':26}{'CPU time':>10}{'ratio':>7}{'range':>11}{'weights':>14}{'ratio':>8}"
+    )
     size = {name: weights_mib(model) for name, model in models.items()}
     for name in STACKS:
-        print(
-            f"{name:26}{seconds[name]:10.3f} s{seconds[name] / seconds[first]:8.3f}"
-            f"{size[name]:14.0f} MiB{size[name] / size['float32']:8.3f}"
-        )
+        ratio = size[name] / size["float32"]
+        print(f"{name:26}{cells[name]}{size[name]:10.0f} MiB{ratio:8.3f}")
     print("time over batched LLM.int8, weights over float32; the embedding stays as it is.")
 
 

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from insular.accounting import PoissonGaussianEvent, RepeatedEvent, tradeoff_curve
+from insular.accounting import PoissonGaussianEvent, RepeatedEvent, TradeoffCurve, tradeoff_curve
 from insular.audit.statistics import tradeoff_bound
-from insular.audit.training_game import Mixture, ScoreRule, game_seed, play
+from insular.audit.training_game import Mixture, ScoreRule, Scores, game_seed, play, spread
 from insular.audit.training_power import ExcessPower, excess_power
 from insular.errors import InvalidArgumentError
 
@@ -32,11 +32,16 @@ def poisson(rate: float, shift: float) -> ScoreRule:
     return ScoreRule(present=Mixture(shifts=(0.0, shift), weights=(1 - rate, rate)))
 
 
-def promise(rate: float, noise: float, steps: int):
+def promise(rate: float, noise: float, steps: int) -> TradeoffCurve:
     step = PoissonGaussianEvent(
         noise_multiplier=noise, sampling_prob=rate, relation="add_or_remove_one", unit="record"
     )
     return tradeoff_curve(RepeatedEvent(event=step, count=steps), false_positive_rates=RATES)
+
+
+def refuted(scores: Scores, claim: TradeoffCurve) -> bool:
+    (without,), (with_record,) = scores.without, scores.with_record
+    return tradeoff_bound(without, with_record, claim=claim).falsifies(claim)
 
 
 def test_score_by_hand() -> None:
@@ -83,11 +88,13 @@ def test_a_canarys_score_depends_on_its_own_column_alone() -> None:
 
 def test_coins_are_fair_and_games_follow_from_their_number_alone() -> None:
     run, rule = Ideal(0.5, 1.0, 3), poisson(0.5, 1.0)
-    whole = play(run, rule, n_canaries=8, games=range(100), seed=4)
-    second = play(run, rule, n_canaries=8, games=range(50, 100), seed=4)
-    assert np.array_equal(whole.with_record[-len(second.with_record) :], second.with_record)
+    whole = play(run, [rule.scores, spread], n_canaries=8, games=range(100), seed=4)
+    second = play(run, [rule.scores, spread], n_canaries=8, games=range(50, 100), seed=4)
+    n, n_with = second.with_record.shape[1], whole.with_record.shape[1]
+    assert np.array_equal(whole.with_record[:, -n:], second.with_record)
+    assert whole.without.shape[0] == 2 and whole.without.shape[1] == 800 - n_with
     # 800 coins: 5 standard deviations, a false alarm in 1.7 million
-    assert abs(len(whole.with_record) - 400) < 5 * np.sqrt(200)
+    assert abs(n_with - 400) < 5 * np.sqrt(200)
     assert len({game_seed(0, g, p) for g in range(50) for p in ("coins", "run")}) == 100
 
 
@@ -95,12 +102,13 @@ def test_the_mechanism_itself_is_not_refuted_and_twice_its_weight_is() -> None:
     claim, rule = promise(0.25, 1.0, 8), poisson(0.25, 1.0)
     verdicts = []
     for seed in range(20):  # each refutes with 0.05 at most; where both rates count, near 0.003
-        scores = play(Ideal(0.25, 1.0, 8), rule, n_canaries=32, games=range(100), seed=seed)
-        bound = tradeoff_bound(scores.without, scores.with_record, claim=claim)
-        verdicts.append(bound.falsifies(claim))
+        scores = play(
+            Ideal(0.25, 1.0, 8), [rule.scores], n_canaries=32, games=range(100), seed=seed
+        )
+        verdicts.append(refuted(scores, claim))
     assert not any(verdicts)
-    scores = play(Ideal(0.25, 2.0, 8), rule, n_canaries=32, games=range(100), seed=0)
-    assert tradeoff_bound(scores.without, scores.with_record, claim=claim).falsifies(claim)
+    scores = play(Ideal(0.25, 2.0, 8), [rule.scores], n_canaries=32, games=range(100), seed=0)
+    assert refuted(scores, claim)
 
 
 def power(ratio: float) -> ExcessPower:
@@ -122,11 +130,13 @@ def test_power_grows_and_says_how_many_scores_it_takes() -> None:
 def test_power_is_what_happens() -> None:
     claim, rule, needed = promise(0.25, 1.0, 8), poisson(0.25, 1.0), power(2.0).draws_needed(0.95)
     assert needed is not None
-    refuted = 0
+    n_refuted = 0
     for seed in range(40):
-        scores = play(Ideal(0.25, 2.0, 8), rule, n_canaries=2 * needed, games=range(1), seed=seed)
-        refuted += tradeoff_bound(scores.without, scores.with_record, claim=claim).falsifies(claim)
-    assert refuted >= 28  # 0.95 at the best threshold; a run has to find its own
+        scores = play(
+            Ideal(0.25, 2.0, 8), [rule.scores], n_canaries=2 * needed, games=range(1), seed=seed
+        )
+        n_refuted += refuted(scores, claim)
+    assert n_refuted >= 28  # 0.95 at the best threshold; a run has to find its own
 
 
 def test_a_unit_that_weighs_what_it_may_is_never_likely_to_refute() -> None:
@@ -144,11 +154,16 @@ def test_what_is_no_distribution_is_refused(
         Mixture(shifts=shifts, weights=weights)
 
 
+def test_noise_that_is_used_again_cancels_in_the_spread() -> None:
+    noise, entered = np.array([[5.0, -3.0]]), np.array([[0, 0], [0, 1.0], [0, 0]])
+    assert spread(noise + entered) == pytest.approx([0, 2 / 3])
+
+
 def test_a_run_that_returns_nonsense_is_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="finite sums for 4 canaries"):
         play(
             lambda present, *, seed: np.full((2, 4), np.nan),
-            poisson(0.5, 1.0),
+            [spread],
             n_canaries=4,
             games=range(1),
             seed=0,

@@ -25,7 +25,8 @@ def test_a_run_that_keeps_its_promise(trained: Path, tmp_path: Path) -> None:
         "--workers", "1",
     )  # fmt: skip
     assert done.code == 0 and done.stderr == ""
-    assert max(map(len, done.stdout.splitlines())) <= 80
+    *lines, page = done.stdout.splitlines()
+    assert max(map(len, lines)) <= 80 and page == f"Page:   {out / 'report.html'}"
     assert "NOT REFUTED" in done.stdout and "(promised) at delta" in done.stdout
     assert insular("report", str(out)).code == 0
 

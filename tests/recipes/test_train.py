@@ -387,6 +387,7 @@ def test_a_finished_run_and_another_run_are_not_resumed(
         ({"text": ""}, "text must name a file"),
         ({"sampler": "shuffled"}, "relation must be replace_one"),
         ({"max_batch": 9}, "max_batch must be > 0 for truncated_poisson"),
+        ({"sampler": "truncated_poisson", "max_batch": 9, "public_units": 9}, "public_units must"),
         ({"sample": "record"}, "records_per_owner > 0"),
         ({"ledger": "x"}, "ledger and population"),
         ({"ledger": "x", "population": "p", "noise_seed": 1}, "noise_seed must be -1"),

@@ -3,13 +3,15 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 
+from insular.accounting import NoiseSource
 from insular.training.executed_log import ExecutedLog, ReleaseFacts
 from insular.training.results import PlannedRun, ReleaseEntry, SamplerFacts
-from insular.training.sampled_events import event_of
+from insular.training.sampled_events import event_of, planned_entries
 
 N_UNITS, STEPS, PROB = 400, 120, 0.04
 POISSON = SamplerFacts(kind="poisson", n_units=N_UNITS, sampling_prob=PROB)
@@ -35,16 +37,22 @@ def facts(step: int = 0, **changes: Any) -> ReleaseFacts:
     return found | changes  # pyright: ignore[reportReturnType]
 
 
-def planned(sampler: SamplerFacts = POISSON, *, steps: int = STEPS, **changes: Any) -> PlannedRun:
+def planned(
+    sampler: SamplerFacts = POISSON,
+    *,
+    steps: int = STEPS,
+    source: NoiseSource = "secure",
+    **changes: Any,
+) -> PlannedRun:
     """The plan of a run."""
     replaced = sampler.kind == "shuffled"
     event = event_of(
         sampler,
-        n_releases=math.ceil(steps / (sampler.slots or 1)),
+        n_releases=planned_entries(sampler, steps=steps),
         noise_multiplier=1.0,
         relation="replace_one" if replaced else "add_or_remove_one",
         unit="record",
-        noise_source="secure",
+        noise_source=source,
     )
     whole = PlannedRun(
         event=event,
@@ -55,7 +63,7 @@ def planned(sampler: SamplerFacts = POISSON, *, steps: int = STEPS, **changes: A
         noise_multiplier=1.0,
         noise_std=0.1,
         divisor=16.0,
-        noise_source="secure",
+        noise_source=source,
     )
     return replace(whole, **changes)
 
@@ -81,8 +89,6 @@ def entries(
     change: Callable[[ReleaseEntry], ReleaseEntry] = lambda entry: entry,
 ) -> list[ReleaseEntry]:
     """The log of one start of a run, each entry passed through ``change``."""
-    from datetime import UTC, datetime
-
     noise = np.random.default_rng([seed, 1])
     found = []
     for step, size in enumerate(draws(sampler, steps, seed) if sizes is None else sizes):

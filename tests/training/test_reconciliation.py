@@ -5,13 +5,27 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from training.log_samples import N_UNITS, POISSON, PROB, STEPS, draws, entries, facts, planned
 
-from insular.accounting import ComposedEvent, GaussianEvent, PoissonGaussianEvent, RepeatedEvent
-from insular.accounting import spend
+from insular.accounting import (
+    ComposedEvent,
+    GaussianEvent,
+    PoissonGaussianEvent,
+    RepeatedEvent,
+    spend,
+)
 from insular.training.executed_log import ExecutedLog
+from insular.training.noise import GaussianNoise
+from insular.training.randomness import SeededStream
 from insular.training.reconciliation import executed_run
 from insular.training.results import ExecutedRun, PlannedRun, ReleaseEntry, SamplerFacts
+from insular.training.sampling import (
+    FullBatchSampler,
+    PoissonSampler,
+    Sampler,
+    ShuffledSampler,
+    TruncatedPoissonSampler,
+)
+from training.log_samples import N_UNITS, POISSON, PROB, STEPS, draws, entries, facts, planned
 
 TRUNCATED = replace(POISSON, kind="truncated_poisson", max_batch_size=20)
 SHUFFLED = SamplerFacts(kind="shuffled", n_units=N_UNITS, slots=25)
@@ -67,6 +81,38 @@ def test_the_public_number_of_units_may_be_another_than_the_real_one() -> None:
     found = entries(sizes=draws(real, STEPS, 0))
     assert check(found, drawn_from=300).differences == ()
     assert any("mean size" in line for line in check(found).differences)
+
+
+@pytest.mark.parametrize("kind", ["poisson", "truncated_poisson", "shuffled", "full_batch"])
+def test_the_real_samplers_and_the_real_noise_have_no_difference(tmp_path, kind: str) -> None:
+    stream, n = SeededStream(0), N_UNITS
+    sampler: Sampler = {
+        "poisson": lambda: PoissonSampler(n, sampling_prob=PROB, stream=stream),
+        "truncated_poisson": lambda: TruncatedPoissonSampler(
+            n, sampling_prob=PROB, max_batch_size=20, stream=stream
+        ),
+        "shuffled": lambda: ShuffledSampler(n, batch_size=30, stream=stream),
+        "full_batch": lambda: FullBatchSampler(n),
+    }[kind]()
+    noise, log = GaussianNoise(stream), ExecutedLog.create(tmp_path / "log")
+    for step in range(60):
+        draw, drawn = sampler.draw(step), noise.draw(5000, noise_std=0.1, step=step)
+        log.append(
+            **facts(
+                step,
+                sampler=sampler.facts,
+                slot=draw.slot,
+                n_units=len(draw.units),
+                n_records=len(draw.units),
+                noise_std=drawn.std,
+                noise_rms=drawn.rms,
+                n_params=5000,
+                noise_source=noise.source,
+            )
+        )
+    plan = planned(sampler.facts, steps=60, source="seeded")
+    run = check(list(log.entries()), plan)
+    assert run.differences == () and run.event == plan.event
 
 
 # ---------------------------------------------------------------- planted bugs

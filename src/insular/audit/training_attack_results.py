@@ -12,6 +12,9 @@ Direction = Literal["dirac", "long"]
 GameName = Literal["canaries", "pair"]
 """Planted canaries, or the record of a pair that an audit found."""
 TrainingVerdict = Literal["refuted", "not refuted", "undecided"]
+Score = Literal["likelihood", "spread"]
+SCORES: tuple[Score, ...] = ("likelihood", "spread")
+"""Each canary's scores: the log-likelihood ratio under the promise, the spread over the steps."""
 ENOUGH = 0.8
 """Chance to see the excess below which a game that sees none decides nothing."""
 
@@ -38,7 +41,7 @@ class GameShard:
     seconds: float
     """Time that they took."""
     scores: ArrayRef | None = None
-    """The scores: ``without`` and ``with``."""
+    """The scores, ``without`` and ``with``: a row for each of ``SCORES``."""
 
 
 @final
@@ -56,8 +59,10 @@ class GameFinding:
     """Coordinates that got noise; 1 for a pair is the direction of the difference alone."""
     ratio: float
     """How far the unit moves a clipped sum, over the sensitivity that is promised."""
+    score: Score
+    """The score that shows most."""
     tradeoff: TradeoffBound
-    """The bound that is held against the whole curve."""
+    """Its bound, held against the whole curve."""
     allowed_rate: float
     """The most true positives that the promised curve allows at the bound's false positives."""
     curve_refuted: bool

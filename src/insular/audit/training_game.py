@@ -2,13 +2,13 @@
 
 A canary is a privacy unit whose contribution lies along a direction of its own. Fair coins say
 which canaries are in the data; the run's own sampler, clipping and noise do all of its steps; the
-player gives each canary one score, and draws of both kinds are held against the composed promise.
+player scores each canary, and draws of both kinds are held against the composed promise.
 
 The run is a callable, so that any trainer can be put to the test.
 """
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, final
 
@@ -162,17 +162,32 @@ _BLOCK = 2048
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Scores:
-    """What the player gave each canary."""
+    """What the player gave each canary: a row for each way to score, a column for each canary."""
 
     without: Array
-    """Scores of those that were not in the data."""
+    """Of those that were not in the data."""
     with_record: Array
-    """Scores of those that were."""
+    """Of those that were."""
+
+
+def spread(observed: Array) -> Array:
+    """How much a canary's sums vary over the steps.
+
+    It knows no mechanism. Noise that is used again in another step cancels in it, so that the steps
+    with the canary stand out, where the likelihood takes each step's noise for a new one.
+
+    Args:
+        observed: What a ``TrainingRun`` returned.
+
+    Returns:
+        Squared deviations from the mean over the steps, summed; 0 for a single step.
+    """
+    return ((observed - observed.mean(axis=0)) ** 2).sum(axis=0)
 
 
 def play(
     run: TrainingRun,
-    rule: ScoreRule,
+    scorers: Sequence[Callable[[Array], Array]],
     *,
     n_canaries: int,
     games: range,
@@ -187,7 +202,7 @@ def play(
 
     Args:
         run: The training run.
-        rule: Scores a canary.
+        scorers: Each gives every canary a score, from its column alone.
         n_canaries: Canaries of each game.
         games: Numbers of the repetitions.
         seed: Of the whole attack.
@@ -210,11 +225,11 @@ def play(
                 f"a training run must return finite sums for {n_canaries} canaries, got shape "
                 f"{observed.shape}."
             )
-        scores = rule.scores(observed)
-        without.append(scores[~present])
-        with_record.append(scores[present])
+        scores = np.array([score(observed) for score in scorers])
+        without.append(scores[:, ~present])
+        with_record.append(scores[:, present])
         progress(done)
-    return Scores(without=np.concatenate(without), with_record=np.concatenate(with_record))
+    return Scores(without=np.concatenate(without, 1), with_record=np.concatenate(with_record, 1))
 
 
 def game_seed(seed: int, game: int, purpose: str) -> int:

@@ -38,7 +38,7 @@ def game_sentence(game: GameFinding) -> str:
     bound = game.tradeoff
     name = f"{GAMES[game.game]}{f' on {game.stack}' if game.stack else ''}"
     point = (
-        f"At false positives of {bound.fpr.upper:.4f} at most, it finds"
+        f"By the {game.score} and at false positives of {bound.fpr.upper:.4f} at most, it finds"
         f" {bound.tpr.lower:.4f} at least, where the promise allows {game.allowed_rate:.4f}"
         f" ({confidence(bound.significance)} sure)."
     )
@@ -114,8 +114,9 @@ def method_sentences(result: TrainingAttackResult) -> tuple[str, ...]:
         f" {counted(first.n_canaries, 'canary').replace('canarys', 'canaries')} of gradient length"
         f" {length}, each in a coordinate of its own, and each present or {absent} by a fair coin."
         " The model was not run.",
-        "The attacker sees every noisy sum. Its score is the log-likelihood ratio of a canary's"
-        " presence under the promised mechanism, summed over the steps.",
+        "The attacker sees every noisy sum and scores each canary twice: by the log-likelihood"
+        " ratio of its presence under the promised mechanism, summed over the steps, and by the"
+        " spread of its sums over the steps, which shows noise that is used again.",
         "Every other score chose the threshold, the rest judged it, by exact binomial bounds. A"
         f" promise that holds is refuted with probability {result.significance:g} at most.",
     ]

@@ -10,6 +10,7 @@ from insular.recipes.train_plan import ACCOUNTANTS, Plan
 from insular.recipes.train_results import SpentAt
 from insular.training.reconciliation import executed_run
 from insular.training.results import ExecutedRun, ReleaseEntry
+from insular.training.sampled_events import entries_of
 
 N_POINTS = 10
 """Points of the curve of epsilon over releases."""
@@ -76,12 +77,10 @@ def epsilon_path(entries: Sequence[ReleaseEntry], plan: Plan) -> tuple[SpentAt, 
     """
     total = len(entries)
     counts = sorted({math.ceil(total * i / N_POINTS) for i in range(1, N_POINTS + 1)})
-    slots = plan.run.sampler.slots or 1
-    return tuple(
-        SpentAt(
-            n_releases=count,
-            epsilon=spend(plan.event(math.ceil(count / slots)), delta=plan.delta).epsilon,
-        )
-        for count in counts
-        if count
-    )
+    releases = [(entry.start, entry.step) for entry in entries]
+
+    def spent(count: int) -> float:
+        times = entries_of(plan.run.sampler, releases=releases[:count])
+        return spend(plan.event(times), delta=plan.delta).epsilon
+
+    return tuple(SpentAt(n_releases=count, epsilon=spent(count)) for count in counts if count)

@@ -18,7 +18,7 @@ from insular.accounting import (
 from insular.errors import InvalidArgumentError
 from insular.recipes.train_spec import TrainSpec
 from insular.training.results import PlannedRun, SamplerFacts
-from insular.training.sampled_events import event_of
+from insular.training.sampled_events import event_of, planned_entries
 
 ACCOUNTANTS = ("pld", "rdp")
 """Who computes what a run costs; the first gives the promise."""
@@ -43,10 +43,10 @@ class Plan:
     """What the plan costs."""
 
     def event(self, n_releases: int) -> Event:
-        """What the first releases are.
+        """What some releases are.
 
         Args:
-            n_releases: How many.
+            n_releases: In how many of them one unit can be.
 
         Returns:
             The event.
@@ -100,9 +100,11 @@ def plan_run(spec: TrainSpec, facts: SamplerFacts, *, n_units: int, influence: f
     """
     unit: Unit = "owner" if spec.by_owner else "record"
     delta, reason = choose_delta(spec.delta, n_units, unit=unit)
-    # a plan makes one release a step, and every release of one slot is the same for all slots
     sampled = _Sampled(
-        facts=facts, n_releases=releases_of(facts, spec.steps), relation=spec.relation, unit=unit
+        facts=facts,
+        n_releases=planned_entries(facts, steps=spec.steps),
+        relation=spec.relation,
+        unit=unit,
     )
     noise = spec.noise_multiplier
     if spec.epsilon:
@@ -135,19 +137,6 @@ def plan_run(spec: TrainSpec, facts: SamplerFacts, *, n_units: int, influence: f
         delta_reason=reason,
         cost=spend(event, delta=delta),
     )
-
-
-def releases_of(facts: SamplerFacts, steps: int) -> int:
-    """How often a unit can be drawn in that many steps.
-
-    Args:
-        facts: The sampler.
-        steps: Steps.
-
-    Returns:
-        The passes over the units for ``shuffled``, else the steps.
-    """
-    return math.ceil(steps / facts.slots) if facts.slots else steps
 
 
 def divisor_of(facts: SamplerFacts, batch: int) -> float:

@@ -1,6 +1,6 @@
 """The games against one training run as tasks: what is played, its shards, what is stored."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, final
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, final
 from insular.accounting import TradeoffCurve, tradeoff_curve
 from insular.accounting.events import Event
 from insular.audit.training_attack_results import Direction, GameName, GameShard
-from insular.audit.training_game import Mixture, ScoreRule, play
+from insular.audit.training_game import Mixture, ScoreRule, play, spread
 from insular.errors import UnsupportedEventError
 from insular.evidence import ArrayRef, digest_array
 from insular.recipes.parallel import Job
@@ -75,6 +75,11 @@ class Game:
             shift=self.sensitivity / self.plan.noise_std,
             replaced=self.train.relation == "replace_one",
         )
+
+    @property
+    def scorers(self) -> "tuple[Callable[[np.ndarray], np.ndarray], ...]":
+        """Ways to score a canary, in the order of ``SCORES``."""
+        return self.rule.scores, spread
 
     def training(self) -> "CanaryTraining | PairTraining":
         """The run itself, to be repeated.
@@ -202,7 +207,7 @@ def play_shard(
     try:
         scores = play(
             game.training(),
-            game.rule,
+            game.scorers,
             n_canaries=game.n_canaries,
             games=range(first, last),
             seed=seed,
@@ -214,8 +219,8 @@ def play_shard(
         game=game.name,
         shard=shard,
         n_games=last - first,
-        n_without=len(scores.without),
-        n_with=len(scores.with_record),
+        n_without=scores.without.shape[1],
+        n_with=scores.with_record.shape[1],
         digest_without=digest_array(scores.without),
         digest_with=digest_array(scores.with_record),
         seconds=time.perf_counter() - started,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, cast
 from insular.accounting import TradeoffCurve
 from insular.audit.rates import bonferroni, largest_epsilon
 from insular.audit.statistics import epsilon_bounds, tradeoff_bound
-from insular.audit.training_attack_results import GameFinding, GameShard, beyond
+from insular.audit.training_attack_results import SCORES, GameFinding, GameShard, beyond
 from insular.audit.training_game import Scores
 from insular.audit.training_power import excess_power
 from insular.errors import EvidenceError
@@ -35,8 +35,9 @@ def judge(
     """Hold one game's scores against what is promised.
 
     Guarantees:
-        * Curve and point have half of the error probability each: a run that keeps its promise, and
-          whose scores are independent, is refuted with probability ``significance`` at most.
+        * Curve and point, each for both scores, have a quarter of the error probability: a run that
+          keeps its promise, and whose scores are independent, is refuted with probability
+          ``significance`` at most.
 
     Args:
         game: The game.
@@ -51,11 +52,14 @@ def judge(
     Returns:
         The bounds, and what so many scores could have shown.
     """
-    each = bonferroni(significance, 2)
-    without, with_record = scores.without, scores.with_record
-    bound = tradeoff_bound(without, with_record, claim=claim, significance=each)
-    (point,) = epsilon_bounds(without, with_record, deltas=(delta,), significance=each)
-    allowed, refuted = beyond(bound, claim)
+    each = bonferroni(significance, 2 * len(SCORES))
+    pairs = list(zip(scores.without, scores.with_record, strict=True))
+    bounds = [tradeoff_bound(*pair, claim=claim, significance=each) for pair in pairs]
+    points = [epsilon_bounds(*pair, deltas=(delta,), significance=each)[0] for pair in pairs]
+    # all of them hold together, so that the furthest may be taken after the fact
+    best = max(range(len(SCORES)), key=lambda i: bounds[i].tpr.lower - beyond(bounds[i], claim)[0])
+    allowed, refuted = beyond(bounds[best], claim)
+    n_draws = min(scores.without.shape[1], scores.with_record.shape[1])
     wanted = excess if game.name == "canaries" else game.ratio
     chance, needed = None, None
     if wanted > 1 + MARGIN:
@@ -67,21 +71,21 @@ def judge(
             ratio=wanted / game.ratio,
             significance=each,
         )
-        chance = power.chance(min(len(without), len(with_record)))
+        chance = power.chance(n_draws)
         needed = power.draws_needed(WANTED)
-    n_judged = min(len(without), len(with_record)) // 2
     return GameFinding(
         game=game.name,
         stack=game.stack,
         n_canaries=game.n_canaries,
         n_params=game.training().n_params,
         ratio=game.ratio,
-        tradeoff=bound,
+        score=SCORES[best],
+        tradeoff=bounds[best],
         allowed_rate=allowed,
         curve_refuted=refuted,
-        point=point,
+        point=max(points, key=lambda point: point.epsilon_lower_bound),
         claimed_epsilon=epsilon,
-        largest_epsilon=largest_epsilon(n_judged, significance=each / 2, delta=delta),
+        largest_epsilon=largest_epsilon(n_draws // 2, significance=each / 2, delta=delta),
         excess=wanted if wanted > 1 + MARGIN else None,
         chance=chance,
         draws_needed=needed,
@@ -116,5 +120,5 @@ def scores_of(shards: list[GameShard], store: RunStore) -> Scores:
                 )
             mine.append(arrays[side])
     return Scores(
-        without=np.concatenate(found["without"]), with_record=np.concatenate(found["with"])
+        without=np.concatenate(found["without"], 1), with_record=np.concatenate(found["with"], 1)
     )

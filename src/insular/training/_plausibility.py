@@ -117,7 +117,7 @@ def _poisson_differences(sizes: np.ndarray, facts: SamplerFacts, drawn_from: int
     if most is not None:
         counts = np.minimum(counts, most)
     said = f"sampling_prob={prob:.6g} of {drawn_from} units"
-    centre = float(np.sum(chances * counts))
+    centre = round(float(np.sum(chances * counts)), 9)
     measures: dict[str, Callable[[np.ndarray], np.ndarray]] = {
         "their mean size": lambda k: k,
         "their mean squared distance from the expected size": lambda k: (k - centre) ** 2,

@@ -169,11 +169,9 @@ def rounding_excess(noise_std: float, *, n_params: int) -> float:
 
 
 def _box_muller(words: UInt64[np.ndarray, "3 pair"]) -> Float64[np.ndarray, " param"]:
-    """Standard normal numbers, two for each column.
-
-    The radius takes 128 bits. With 64, radii above 7 would leave grid cells that no word reaches,
-    once in some 10^11 pairs: a value beside such a hole tells what was added.
-    """
+    """Standard normal numbers, two for each column."""
+    # The radius takes 128 bits. With 64, radii above 7 would leave grid cells that no word reaches,
+    # once in some 10^11 pairs, and a value beside such a hole tells what was added.
     n_pairs = words.shape[1]
     found = np.empty(2 * n_pairs)
     radius, angle = np.empty(n_pairs), np.empty(n_pairs)

@@ -72,7 +72,7 @@ class Keystream(ABC):
         key = hmac.digest(self._admit((purpose, step, start)), label, hashlib.sha256)
         cipher = Cipher(algorithms.ChaCha20(key, bytes(16)), mode=None).encryptor()
         found = np.zeros(n, dtype="<u8")
-        place = memoryview(found.view(np.uint8))
+        place = found.view(np.uint8).data
         cipher.update_into(place, place)
         return found.astype(np.uint64, copy=False)
 

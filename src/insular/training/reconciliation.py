@@ -9,7 +9,7 @@ from typing import Any
 from insular.accounting import ComposedEvent, Event, NoiseSource, Relation, Unit
 from insular.training._plausibility import draw_differences, noise_differences
 from insular.training.results import ExecutedRun, PlannedRun, ReleaseEntry, SamplerFacts
-from insular.training.sampled_events import event_of
+from insular.training.sampled_events import entries_of, event_of, planned_entries
 
 _ROUNDING = 1e-12  # relative: two ways to compute one noise_std
 
@@ -24,7 +24,8 @@ def executed_run(
 ) -> ExecutedRun:
     """Make a run's event from its log, and compare the log with the plan.
 
-    A release counts once for each line: a step that was killed and run again counts twice.
+    A release counts once for each line: a step that was killed and run again counts twice. Of a
+    shuffled pass, only the releases count that one unit can have been in.
 
     Guarantees:
         * The event depends on the log, not on the plan: with noise that was halved, it says so.
@@ -78,7 +79,7 @@ def _event(
         sensitivity = entry.clip_norm * entry.influence
         multiplier = planned.noise_multiplier  # if it gives this very noise, it is not rounded
         if multiplier * sensitivity != entry.noise_std:
-            multiplier = entry.noise_std / sensitivity
+            multiplier = entry.noise_std / sensitivity if sensitivity > 0 else 0.0
         return entry.sampler, multiplier, entry.noise_source
 
     events: list[Event] = []
@@ -86,7 +87,7 @@ def _event(
         events.append(
             event_of(
                 facts,
-                n_releases=_n_releases(list(group), facts),
+                n_releases=entries_of(facts, releases=((e.start, e.step) for e in group)),
                 noise_multiplier=multiplier,
                 relation=relation,
                 unit=unit,
@@ -96,26 +97,13 @@ def _event(
     return events[0] if len(events) == 1 else ComposedEvent(events=tuple(events))
 
 
-def _n_releases(entries: Sequence[ReleaseEntry], facts: SamplerFacts) -> int:
-    """Releases that one unit can have been in."""
-    if facts.kind != "shuffled":
-        return len(entries)
-    slots = [entry.slot for entry in entries]
-    if None in slots:  # no telling whose turn it was: every unit may have been in each
-        return len(entries)
-    return max(slots.count(slot) for slot in set(slots))
-
-
 def _plan_differences(planned: PlannedRun, *, relation: Relation, unit: Unit) -> Iterator[str]:
     """Whether the plan's parts belong together."""
-    steps = planned.steps
-    if planned.sampler.kind == "shuffled" and planned.sampler.slots:
-        steps = math.ceil(steps / planned.sampler.slots)
     sources: tuple[NoiseSource, ...] = ("not_drawn", planned.noise_source)
     events = [
         event_of(
             planned.sampler,
-            n_releases=steps,
+            n_releases=planned_entries(planned.sampler, steps=planned.steps),
             noise_multiplier=planned.noise_multiplier,
             relation=relation,
             unit=unit,

@@ -124,7 +124,7 @@ class TruncatedPoissonSampler(Sampler):
     ) -> None:
         _check.at_least(1, n_units=n_units, max_batch_size=max_batch_size)
         check_sampling_prob(sampling_prob)
-        if max_batch_size < sampling_prob * n_units:
+        if max_batch_size < sampling_prob * n_units * (1 - 1e-12):
             raise InvalidArgumentError(
                 "max_batch_size must be at least the expected batch size, got "
                 f"max_batch_size={max_batch_size} for {sampling_prob * n_units:g} of {n_units} "
