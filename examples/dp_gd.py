@@ -25,7 +25,7 @@ from insular.training.noise import GaussianNoise
 from insular.training.randomness import SeededStream
 
 STEPS, DELTA, CLIP_NORM, LEARNING_RATE, RUNS = 100, 1e-5, 1.0, 0.5, 5
-RECORDS, NOISES = (200, 2000), (64.0, 256.0)
+RECORDS, NOISES = (200, 2000), (16.0, 64.0, 256.0)
 FEATURES, TEST_RECORDS = 20, 5000
 
 
@@ -40,10 +40,7 @@ def make_data(n: int, *, seed: int) -> tuple[Tensor, Tensor]:
 
 
 def train(x: Tensor, y: Tensor, *, noise_multiplier: float, seed: int) -> Tensor:
-    """The four lines that are private gradient descent: gradients, clip, noise, step.
-
-    A noise multiplier of 0 adds none, and promises nothing.
-    """
+    """The four lines of private gradient descent; a noise multiplier of 0 protects nothing."""
     clipping = FlatClipping(clip_norm=CLIP_NORM)
     noise = GaussianNoise(SeededStream(seed))
     w = torch.zeros(x.shape[1])
@@ -58,15 +55,15 @@ def train(x: Tensor, y: Tensor, *, noise_multiplier: float, seed: int) -> Tensor
     return w
 
 
-def mean_accuracy(n: int, *, noise_multiplier: float) -> float:
+def mean_accuracy(n: int, *, noise_multiplier: float, runs: int) -> float:
     """Accuracy on fresh records, the mean of several trainings on several data sets."""
     test_x, test_y = make_data(TEST_RECORDS, seed=1_000_000)
     found = []
-    for run in range(RUNS):
+    for run in range(runs):
         x, y = make_data(n, seed=1 + run)
         w = train(x, y, noise_multiplier=noise_multiplier, seed=run)
         found.append(float((((test_x @ w) > 0).float() == test_y).float().mean()))
-    return math.fsum(found) / RUNS
+    return math.fsum(found) / runs
 
 
 def event(noise_multiplier: float) -> Event:
@@ -80,7 +77,7 @@ def event(noise_multiplier: float) -> Event:
     return RepeatedEvent(event=step, count=STEPS)
 
 
-def draw_figure(path: Path) -> None:
+def draw_figure(path: Path, *, runs: int) -> None:
     """Left: epsilon against noise. Right: accuracy against epsilon, for both numbers of records."""
     from insular.reports.figures import _canvas as canvas
 
@@ -93,7 +90,7 @@ def draw_figure(path: Path) -> None:
         left.set_xlabel("noise multiplier")
         left.set_ylabel("epsilon, nats")
         for n, marker, dashes in zip(RECORDS, "os", ("--", "-"), strict=True):
-            accuracies = [mean_accuracy(n, noise_multiplier=noise) for noise in noises]
+            accuracies = [mean_accuracy(n, noise_multiplier=noise, runs=runs) for noise in noises]
             right.semilogx(
                 epsilons,
                 accuracies,
@@ -113,21 +110,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Print the table, and draw if asked."""
     parser = argparse.ArgumentParser(description="Private gradient descent on synthetic data.")
     parser.add_argument("--figure", type=Path, help="SVG file to draw into")
-    figure = parser.parse_args(arguments).figure
+    parser.add_argument("--runs", type=int, default=RUNS, help="trainings behind each accuracy")
+    given = parser.parse_args(arguments)
     print(f"{STEPS} full-batch steps, clip norm {CLIP_NORM:g}, delta {DELTA:g}, synthetic data")
-    print(f"accuracy: mean of {RUNS} runs on {TEST_RECORDS} fresh records")
+    print(f"accuracy: mean of {given.runs} runs on {TEST_RECORDS} fresh records")
     print("records  noise  epsilon (rdp-classical)  epsilon (pld)  accuracy")
     for n in RECORDS:
         for noise in NOISES:
             classical = spend(event(noise), delta=DELTA, accountant="rdp-classical").epsilon
             exact = spend(event(noise), delta=DELTA, accountant="pld").epsilon
-            accuracy = mean_accuracy(n, noise_multiplier=noise)
+            accuracy = mean_accuracy(n, noise_multiplier=noise, runs=given.runs)
             print(f"{n:7}  {noise:5g}  {classical:23.2f}  {exact:13.2f}  {accuracy:8.3f}")
-        baseline = mean_accuracy(n, noise_multiplier=0.0)
+        baseline = mean_accuracy(n, noise_multiplier=0.0, runs=given.runs)
         print(f"{n:7}   none  {'no promise':>23}  {'no promise':>13}  {baseline:8.3f}")
-    if figure is not None:
-        draw_figure(figure)
-        print(f"figure: {figure}")
+    if given.figure is not None:
+        draw_figure(given.figure, runs=given.runs)
+        print(f"figure: {given.figure}")
 
 
 if __name__ == "__main__":

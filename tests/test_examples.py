@@ -1,11 +1,15 @@
 """Each example runs, small, as its docstring says."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
+from insular.accounting import PoissonGaussianEvent, RepeatedEvent, spend
 from insular.audit.audit_results import AuditResult
 from insular.evidence import RunStore
+from insular.recipes.train_results import TrainResult
+from recipes.tiny_run import tiny_folder
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -58,9 +62,8 @@ def script(name: str, *arguments: str) -> str:
 def test_ten_times_the_people_cost_far_less_at_the_same_budget(tmp_path: Path) -> None:
     figure = tmp_path / "dp_gd.svg"
     lines = script("dp_gd.py", "--runs", "3", "--figure", str(figure)).splitlines()
-    rows = {
-        (int(n), float(s)): (float(e), float(a)) for n, s, e, _, a in map(str.split, lines[2:8])
-    }
+    cells = [line.split() for line in lines[3:] if "none" not in line and "figure" not in line]
+    rows = {(int(n), float(s)): (float(e), float(a)) for n, s, e, _, a in cells}
     assert [rows[200, s][0] for s in (16, 64, 256)] == [3.19, 0.76, 0.19]
     lost = {n: rows[n, 16][1] - rows[n, 256][1] for n in (200, 2000)}
     assert lost[200] > 2 * lost[2000] > 0
@@ -69,6 +72,29 @@ def test_ten_times_the_people_cost_far_less_at_the_same_budget(tmp_path: Path) -
 
 
 def test_the_private_loop_spends_what_its_log_says() -> None:
+    step = PoissonGaussianEvent(
+        noise_multiplier=2.0, sampling_prob=0.08, relation="add_or_remove_one", unit="owner"
+    )
+    cost = spend(RepeatedEvent(event=step, count=20), delta=1e-4)
     said = script("private_loop.py")
-    assert "20 releases, 256 of B's coordinates moved" in said
-    assert "epsilon 4.323 at delta 0.001, for one record more or less" in said
+    assert f"20 releases: epsilon {cost.epsilon:.2f} at delta 1e-4, by owner" in said
+
+
+def test_support_tickets_learn_with_and_without_privacy(tmp_path: Path) -> None:
+    """A tiny model that knows none of the words: it learns that they are all unknown."""
+    model = tiny_folder(tmp_path / "model")
+    out = tmp_path / "run"
+    said = script("support_tickets.py", "--quick", "--model", str(model), "--out", str(out))
+    lines = {line[:12].strip(): line.split() for line in said.splitlines()}
+    base = float(lines["base model"][2])
+    private, free = float(lines["epsilon 7.99"][4]), float(lines["no privacy,"][4])
+    assert free < private < base
+    assert "37.42 times less" in said
+    assert "9413 tickets of 942 speakers" in said
+    store = RunStore.open(out / "epsilon-8")
+    store.verify()
+    assert store.read_result("results", TrainResult).exit_code == 0
+    rows = (out / "tickets.jsonl").read_text().splitlines()
+    plays = {json.loads(row)["user_id"].split(":")[1] for row in rows}
+    assert len(plays) == 36
+    assert "lear" not in plays

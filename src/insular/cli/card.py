@@ -14,6 +14,10 @@ def card(
         Path | None,
         typer.Option(help="TOML file of what only you can say: curator, use, access."),
     ] = None,
+    attack: Annotated[
+        list[Path] | None,
+        typer.Option(help="Folder of an attack on this training run; may come several times."),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder of the card; by default the run's.")
     ] = None,
@@ -27,7 +31,11 @@ def card(
     from insular.recipes.card_statements import NOTHING_STATED, read_statements
     from insular.recipes.card_words import card_summary
 
-    made = make_card(run, stated=read_statements(stated) if stated else NOTHING_STATED)
+    made = make_card(
+        run,
+        stated=read_statements(stated) if stated else NOTHING_STATED,
+        attacks=attack or (),
+    )
     files = write_card(made, run, out=out)
     if not print_json(made, json):
         from insular.reports.terminal import results_console

@@ -27,6 +27,13 @@ def train(
     out: Annotated[Path | None, typer.Option(help="Folder of the run.")] = None,
     json: Annotated[str, typer.Option("--json", help=JSON_HELP)] = "",
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    search: Annotated[
+        Path | None,
+        typer.Option(
+            help="TOML file of a private hyperparameter search: mean_runs, shape, and lists of"
+            " values to try."
+        ),
+    ] = None,
     list_backbones: Annotated[
         bool, typer.Option("--list", help="List the backbones and stop.")
     ] = False,
@@ -45,7 +52,11 @@ def train(
     folder = out or _folder(config, resume=resume)
     spec = settings(TrainSpec, given, context, config)
     try:
-        code = _run(spec, folder, resume=resume, json=json, quiet=quiet)
+        if search is not None or (resume and (folder / "search.toml").is_file()):
+            where = search or folder / "search.toml"
+            code = _search(spec, where, folder, resume=resume, json=json, quiet=quiet)
+        else:
+            code = _run(spec, folder, resume=resume, json=json, quiet=quiet)
     except KeyboardInterrupt:
         typer.echo(
             "insular: interrupted; what was released is in the log. Go on with"
@@ -89,4 +100,32 @@ def _run(spec: TrainSpec, folder: Path, *, resume: bool, json: str, quiet: bool)
         for block in summary_blocks(train_summary(result, run_folder=str(folder))):
             console.print(block, soft_wrap=isinstance(block, str))
         console.print(f"Page:   {folder / PAGE}", soft_wrap=True)
+    return result.exit_code
+
+
+def _search(
+    spec: TrainSpec, search: Path, folder: Path, *, resume: bool, json: str, quiet: bool
+) -> int:
+    """Search, print what was kept and what it cost, and give the exit code."""
+    from insular.cli.progress import TaskProgress
+    from insular.recipes.train_search import read_search, search_privately
+    from insular.recipes.train_search_summary import search_blocks
+    from insular.reports.terminal import results_console
+
+    def n_lines(task: str) -> int:
+        return spec.steps if task.endswith("train") else N_AUDIT_LINES
+
+    with TaskProgress(n_lines, quiet=quiet) as progress:
+        result = search_privately(
+            spec,
+            read_search(search),
+            folder,
+            command=tuple(sys.argv),
+            resume=resume,
+            progress=progress,
+        )
+    if not print_json(result, json):
+        console = results_console()
+        for block in search_blocks(result, run_folder=str(folder)):
+            console.print(block, soft_wrap=isinstance(block, str))
     return result.exit_code

@@ -1,5 +1,6 @@
 """``insular card``: the release card of a finished run, from its evidence alone."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from insular.audit.audit_results import AuditResult
@@ -7,6 +8,7 @@ from insular.errors import EvidenceError
 from insular.evidence import RunStore, encode, from_toml, sha256_of, write_atomic
 from insular.evidence.card import ReleaseCard
 from insular.evidence.files import explained
+from insular.recipes.card_attacks import lower_bounds
 from insular.recipes.card_audit import audit_card
 from insular.recipes.card_markdown import card_markdown
 from insular.recipes.card_page import card_page
@@ -23,7 +25,9 @@ RESULT, SPEC_FILE = "results", "run.toml"
 CARD_JSON, CARD_MARKDOWN, CARD_PAGE = "card.json", "card.md", "card.html"
 
 
-def make_card(run: Path, *, stated: Statements = NOTHING_STATED) -> ReleaseCard:
+def make_card(
+    run: Path, *, stated: Statements = NOTHING_STATED, attacks: Sequence[Path] = ()
+) -> ReleaseCard:
     """Make the card of a finished run.
 
     Guarantees:
@@ -35,6 +39,7 @@ def make_card(run: Path, *, stated: Statements = NOTHING_STATED) -> ReleaseCard:
     Args:
         run: Its folder.
         stated: What only a person can say.
+        attacks: Folders of attacks on this training run.
 
     Returns:
         The card.
@@ -56,13 +61,16 @@ def make_card(run: Path, *, stated: Statements = NOTHING_STATED) -> ReleaseCard:
     settings = store.read_text(SPEC_FILE)
     source = str(store.path / SPEC_FILE)
     if manifest.kind == AUDIT:
+        if attacks:
+            raise EvidenceError(f"{run} must be a training run to take --attack, got an audit.")
         spec = from_toml(AuditSpec, settings, source=source)
         return audit_card(store.read_result(RESULT, AuditResult), spec, manifest, stated=stated)
     trained = from_toml(TrainSpec, settings, source=source)
     result = store.read_result(RESULT, TrainResult)
     _check_artifacts(store, result)
     audit = _audit_of(store, result)
-    return training_card(result, trained, manifest, stated=stated, audit=audit)
+    bounds = lower_bounds(attacks, manifest)
+    return training_card(result, trained, manifest, stated=stated, audit=audit, lower_bounds=bounds)
 
 
 def write_card(card: ReleaseCard, run: Path, *, out: Path | None = None) -> tuple[Path, ...]:

@@ -14,6 +14,7 @@ from insular.evidence.card import (
     Implementation,
     IsolationFact,
     LedgerReference,
+    LowerBound,
     PrivacyLoss,
     ReleaseCard,
     ReleasedArtifact,
@@ -45,6 +46,7 @@ def training_card(
     *,
     stated: Statements,
     audit: AuditResult | None = None,
+    lower_bounds: tuple[LowerBound, ...] | None = None,
 ) -> ReleaseCard:
     """The card of a training run.
 
@@ -52,7 +54,7 @@ def training_card(
         * Private facts stay out: realised batches, telemetry, the size of the drawn noise, digests
           of the records, and their number unless it was declared public.
         * The claim holds only if the plan ran, training happened, the noise was secure and covers
-          the stack, and epsilon is a finite guarantee.
+          the stack, epsilon is a finite guarantee, and no attack that is given refutes it.
 
     Args:
         result: What ran.
@@ -60,12 +62,13 @@ def training_card(
         manifest: The run.
         stated: What only a person can say.
         audit: The audit that the run made of its stack; None if it is not there any more.
+        lower_bounds: What attacks proved; None where none was run.
 
     Returns:
         The card.
     """
     isolation, part = _isolation(result, spec, audit), _implementation(result, stated)
-    claim, headline = _answer(result, isolation, part)
+    claim, headline = _answer(result, isolation, part, lower_bounds)
     return completed(
         headline=headline,
         claim=claim,
@@ -89,7 +92,7 @@ def training_card(
         implementation=part,
         isolation=isolation,
         utility=_utility(result),
-        lower_bounds=None,
+        lower_bounds=lower_bounds,
         unprotected_quantities=_UNPROTECTED,
         deployment_model=deployment(stated),
         base_model=BaseModel(
@@ -104,10 +107,15 @@ def training_card(
 
 
 def _answer(
-    result: TrainResult, isolation: IsolationFact, part: Implementation
+    result: TrainResult,
+    isolation: IsolationFact,
+    part: Implementation,
+    bounds: tuple[LowerBound, ...] | None,
 ) -> tuple[Claim, str]:
     """The claim, and the headline."""
-    problems, warning = _problems(result, part), warning_words(isolation, part)
+    problems, warning = _problems(result, part), warning_words(isolation, part, bounds)
+    if any(bound.refutes for bound in bounds or ()):
+        problems.append("an attack found more than what is claimed allows")
     if not problems and isolation.verdict == "undecided":
         why = "whether this stack keeps records apart could not be decided"
         return "undecided", f"Undecided: {why}, so epsilon {_promise(result)} is not proven."

@@ -95,7 +95,7 @@ class ReleaseCard:
     @property
     def warning(self) -> str:
         """The words that the card must start with; empty if nothing speaks against it."""
-        return warning_words(self.isolation, self.implementation)
+        return warning_words(self.isolation, self.implementation, self.lower_bounds)
 
     @property
     def exit_code(self) -> int:
@@ -106,12 +106,17 @@ class ReleaseCard:
 _COUPLED = "Coupled stack"
 
 
-def warning_words(isolation: IsolationFact, implementation: Implementation | None) -> str:
+def warning_words(
+    isolation: IsolationFact,
+    implementation: Implementation | None,
+    lower_bounds: tuple[LowerBound, ...] | None = None,
+) -> str:
     """The words that a card must start with.
 
     Args:
         isolation: Whether the stack kept records apart.
         implementation: The algorithm; None where nothing was trained.
+        lower_bounds: What attacks proved; None where none was run.
 
     Returns:
         Them, with a capital; empty if nothing speaks against the claim.
@@ -124,6 +129,8 @@ def warning_words(isolation: IsolationFact, implementation: Implementation | Non
             words.append("training did not happen as stated")
         if implementation.noise_source != "secure":
             words.append("noise that protects nothing")
+    if any(bound.refutes for bound in lower_bounds or ()):
+        words.append("refuted by an attack")
     joined = ", ".join(words)
     return joined[:1].upper() + joined[1:]
 

@@ -204,6 +204,8 @@ class LowerBound:
     """At this delta."""
     significance: float
     """Probability that the bound is wrong."""
+    refutes: bool
+    """Whether the attack refutes what is claimed."""
     evidence_sha256: str
     """Digest of the attack's results."""
 
