@@ -387,7 +387,6 @@ def test_a_finished_run_and_another_run_are_not_resumed(
         ({"text": ""}, "text must name a file"),
         ({"sampler": "shuffled"}, "relation must be replace_one"),
         ({"max_batch": 9}, "max_batch must be > 0 for truncated_poisson"),
-        ({"sampler": "truncated_poisson", "max_batch": 9, "public_units": 9}, "public_units must"),
         ({"sample": "record"}, "records_per_owner > 0"),
         ({"ledger": "x"}, "ledger and population"),
         ({"ledger": "x", "population": "p", "noise_seed": 1}, "noise_seed must be -1"),
@@ -409,6 +408,14 @@ def test_a_batch_larger_than_the_data_is_refused_before_anything_is_released(
     with pytest.raises(InvalidArgumentError, match="batch=25 and 20 units"):
         train_privately(tiny_train(inputs, batch=25), tmp_path / "run", command=COMMAND)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_sampler_that_needs_the_true_number_of_units_takes_no_other(
+    inputs: Path, tmp_path: Path
+) -> None:
+    cut = tiny_train(inputs, sampler="truncated_poisson", max_batch=9, public_units=30)
+    with pytest.raises(InvalidArgumentError, match="public_units must be 0 or the 20 units"):
+        train_privately(cut, tmp_path / "run", command=COMMAND)
 
 
 def test_delta_of_one_over_the_units_is_refused(inputs: Path, tmp_path: Path) -> None:

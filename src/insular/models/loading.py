@@ -94,8 +94,8 @@ def load_decoder(
         name: Alias, path or hub name.
         dtype: ``float32``, ``bfloat16`` or ``float16``.
         device: A torch device.
-        attention: Attention kernel of transformers: ``eager``, whose forward is bitwise the same
-            under padding, or ``sdpa``, whose rounding depends on the padded length.
+        attention: Attention kernel of transformers: ``eager``, or ``sdpa``, whose rounding depends
+            more on the padded length.
         progress: Called with one line before each step that takes more than a second or two.
 
     Returns:

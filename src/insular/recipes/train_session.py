@@ -221,6 +221,15 @@ def clipped_sum_of(
 def _sampler(spec: TrainSpec, text: TrainingText, stream: Keystream) -> Sampler:
     """The sampler over units, or over rows."""
     n_drawn_from = len(text.rows) if spec.sample == "record" else len(text.units)
+    if spec.sampler in ("truncated_poisson", "shuffled") and spec.public_units not in (
+        0,
+        n_drawn_from,
+    ):
+        raise InvalidArgumentError(
+            f"public_units must be 0 or the {n_drawn_from} units that there are for "
+            f"{spec.sampler}, got public_units={spec.public_units}: its mechanism depends on their "
+            "true number, which is then public."
+        )
     public = spec.public_units * (spec.records_per_owner if spec.sample == "record" else 1)
     return sampler_of(spec, n_drawn_from, public=public or n_drawn_from, stream=stream)
 

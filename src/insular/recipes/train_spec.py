@@ -211,12 +211,6 @@ class TrainSpec:
                 "relation must be replace_one for the shuffled sampler, got "
                 f"relation={self.relation!r}: adding a unit moves every later batch."
             )
-        if self.public_units and self.sampler in ("truncated_poisson", "shuffled"):
-            raise InvalidArgumentError(
-                f"public_units must be 0 for {self.sampler}, got public_units="
-                f"{self.public_units}: its mechanism depends on the true number of units, which "
-                "is then public."
-            )
         if self.sample == "record" and not (self.by_owner and self.records_per_owner):
             raise InvalidArgumentError(
                 "sample='record' must have a unit of owners and records_per_owner > 0, got "
