@@ -18,6 +18,9 @@ AXES: tuple[Axis, ...] = ("content", "length", "order", "presence", "shape")
 EQUAL_SHAPE_AXES: tuple[Axis, ...] = ("content", "length")
 """Axes on which every tensor keeps its shape, so that no rounding excuses a difference."""
 
+Direction = Literal["dirac", "long"]
+"""A canary's gradient: of the clip norm's length, or a hundred times as long."""
+
 
 @final
 @dataclass(frozen=True, kw_only=True)

@@ -5,10 +5,9 @@ from typing import Literal, final
 
 from insular.accounting import Event, Relation, TradeoffCurve, Unit
 from insular.audit.release_results import EpsilonBound, TradeoffBound, promised_rate
+from insular.audit.spec import Direction
 from insular.evidence import ArrayRef
 
-Direction = Literal["dirac", "long"]
-"""A canary's gradient: of the clip norm's length, or a hundred times as long."""
 GameName = Literal["canaries", "pair"]
 """Planted canaries, or the record of a pair that an audit found."""
 TrainingVerdict = Literal["refuted", "not refuted", "undecided"]

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import final, get_args
 
 from insular import _check
-from insular.audit.training_attack_results import Direction
+from insular.audit.spec import Direction
 from insular.errors import InvalidArgumentError
 
 DIRECTIONS: tuple[Direction, ...] = get_args(Direction)

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from insular.audit.training_attack_results import Direction
+from insular.audit.spec import Direction
 from insular.errors import InvalidArgumentError
 from insular.recipes.train_session import clipped_sum_of
 from insular.recipes.train_spec import TrainSpec

@@ -4,9 +4,8 @@ from dataclasses import dataclass
 from typing import Literal, final
 
 from insular import _check
-from insular.accounting import RELATIONS, Relation
 from insular.errors import InvalidArgumentError
-from insular.recipes.spec import STACKS, StackName
+from insular.recipes.spec import STACKS
 
 Backbone = Literal["float32", "bf16", "record-owned", "threshold-0", "nf4", "llm-int8", "singleton"]
 BACKBONES: dict[Backbone, str] = {
@@ -51,7 +50,7 @@ class TrainSpec:
     """Longest record, in tokens."""
     too_long: str = "truncate"
     """Longer records: ``error``, ``truncate`` or ``window``."""
-    relation: Relation = "add_or_remove_one"
+    relation: Literal["add_or_remove_one", "replace_one"] = "add_or_remove_one"
     """Neighbouring data sets."""
     epsilon: float = 0.0
     """Target, in nats; 0 takes ``noise_multiplier`` as given."""
@@ -131,6 +130,8 @@ class TrainSpec:
 
     def _problems(self) -> list[InvalidArgumentError]:
         """Every broken rule."""
+        from insular.accounting import RELATIONS  # not needed to show the options of a command
+
         rules = (
             lambda: _check.one_of(BACKBONES, backbone=self.backbone),
             lambda: _check.one_of(("error", "drop", "own"), missing_owner=self.missing_owner),
@@ -242,15 +243,3 @@ class TrainSpec:
                 "noise_seed must be -1 with a ledger, got "
                 f"noise_seed={self.noise_seed}: whoever knows the seed takes the noise away."
             )
-
-
-def stack_name(spec: TrainSpec) -> StackName:
-    """The audited stack that a backbone is.
-
-    Args:
-        spec: The run.
-
-    Returns:
-        Its name among the stacks of an audit.
-    """
-    return spec.backbone  # pyright: ignore[reportReturnType]
