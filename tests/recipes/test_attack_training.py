@@ -23,7 +23,6 @@ from insular.models.spec import LoraSpec
 from insular.precision.stock import quiet_bitsandbytes
 from insular.recipes.adapted import build_adapted
 from insular.recipes.attack_training import (
-    RESULT,
     attack_training,
     games_against,
     open_training,
@@ -33,6 +32,7 @@ from insular.recipes.attack_training_summary import training_blocks
 from insular.recipes.audit import audit_stack
 from insular.recipes.canary_training import CanaryTraining
 from insular.recipes.pages import write_page_of
+from insular.recipes.run_folder import RESULT
 from insular.recipes.spec import AuditSpec, StackName
 from insular.recipes.train import train_privately
 from insular.recipes.train_plan import plan_run

@@ -21,9 +21,10 @@ from insular.errors import (
     SubjectError,
 )
 from insular.evidence import RunStore, to_toml
-from insular.recipes.audit import PAGE, SPEC_FILE, audit_stack, read_spec
+from insular.recipes.audit import audit_stack, read_spec
 from insular.recipes.inputs import load_subject
 from insular.recipes.replay import path_differences, replay
+from insular.recipes.run_folder import PAGE, SPEC_FILE
 from insular.recipes.spec import REPAIRS, STACKS, AuditSpec
 from insular.recipes.stacks import build_stack
 

@@ -9,9 +9,10 @@ import pytest
 from insular.audit.training_attack_results import TrainingAttackResult
 from insular.errors import EvidenceError
 from insular.evidence import RunStore
-from insular.recipes.attack_training import RESULT, attack_training
+from insular.recipes.attack_training import attack_training
 from insular.recipes.attack_training_spec import TrainingAttackSpec
 from insular.recipes.card import make_card, write_card
+from insular.recipes.run_folder import RESULT
 from insular.recipes.train import train_privately
 
 from .train_inputs import tiny_train

@@ -1,21 +1,26 @@
 """``insular attack``: what a release really tells, from below."""
 
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, TypeVar
 
 import typer
 
-from insular.cli.budget import _OneLineGroup
-from insular.cli.output import JSON_HELP, print_json
+from insular.cli.one_line_group import OneLineGroup
+from insular.cli.output import JSON_HELP, end, goes_on, print_json
+from insular.cli.spec_options import names
 from insular.recipes.attack_spec import ReleaseSpec
 from insular.recipes.attack_training_spec import TrainingAttackSpec
+
+T = TypeVar("T")
 
 _DEFAULT = ReleaseSpec(run="")
 _TRAINING = TrainingAttackSpec(run="")
 
 app = typer.Typer(
-    cls=_OneLineGroup,
+    cls=OneLineGroup,
     help="Bound from below what a release tells, and plan how many draws that takes.",
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -109,7 +114,7 @@ def release(
 
     spec = ReleaseSpec(
         run=str(run),
-        stacks=tuple(name.strip() for name in stack.split(",") if name.strip()),
+        stacks=names(stack),
         draws=draws,
         statistic=statistic,  # pyright: ignore[reportArgumentType]
         noise_multiplier=noise_multiplier,
@@ -120,15 +125,10 @@ def release(
         seed=seed,
     )
     folder = out or default_run_path(Path("runs"), "attack")
-    try:
-        code = _run(spec, folder, workers=workers, json=json, quiet=quiet)
-    except KeyboardInterrupt:
-        typer.echo(
-            f"insular: interrupted; the same command with --out {folder} goes on from here.",
-            err=True,
-        )
-        code = 130
-    raise typer.Exit(code)
+    end(
+        lambda: _release(spec, folder, workers=workers, json=json, quiet=quiet),
+        interrupted=goes_on(folder),
+    )
 
 
 @app.command("training")
@@ -188,59 +188,55 @@ def training(
         seed=seed,
     )
     folder = out or default_run_path(Path("runs"), "attack")
-    try:
-        code = _run_training(spec, folder, workers=workers, json=json, quiet=quiet)
-    except KeyboardInterrupt:
-        typer.echo(
-            f"insular: interrupted; the same command with --out {folder} goes on from here.",
-            err=True,
-        )
-        code = 130
-    raise typer.Exit(code)
+    end(
+        lambda: _training(spec, folder, workers=workers, json=json, quiet=quiet),
+        interrupted=goes_on(folder),
+    )
 
 
-def _run_training(
+def _release(spec: ReleaseSpec, folder: Path, *, workers: int, json: str, quiet: bool) -> int:
+    """Draw, print, and give the exit code."""
+    from insular.recipes.attack import attack_releases
+    from insular.recipes.attack_summary import release_blocks
+
+    attack = partial(attack_releases, spec, folder)
+    lines = spec.shard_draws // 1024 + 1
+    result = _attacked(attack, lines, workers=workers, quiet=quiet)
+    return _shown(result, release_blocks, folder, json=json)
+
+
+def _training(
     spec: TrainingAttackSpec, folder: Path, *, workers: int, json: str, quiet: bool
 ) -> int:
     """Play, print, and give the exit code."""
-    from insular.cli.progress import TaskProgress
-    from insular.evidence import available_cores
-    from insular.recipes.attack_training import PAGE, attack_training
+    from insular.recipes.attack_training import attack_training
     from insular.recipes.attack_training_summary import training_blocks
     from insular.recipes.training_games import LINES
 
-    with TaskProgress(lambda task: LINES + 1, quiet=quiet) as progress:
-        result = attack_training(
-            spec,
-            folder,
-            command=tuple(sys.argv),
-            workers=workers or available_cores(),
-            progress=progress,
-        )
-    if not print_json(result, json):
-        _print(training_blocks(result))
-        typer.echo(f"Page:   {folder / PAGE}")
-    return result.exit_code
+    attack = partial(attack_training, spec, folder)
+    result = _attacked(attack, LINES + 1, workers=workers, quiet=quiet)
+    return _shown(result, training_blocks, folder, json=json)
 
 
-def _run(spec: ReleaseSpec, folder: Path, *, workers: int, json: str, quiet: bool) -> int:
-    """Draw, print, and give the exit code."""
+def _attacked(attack: Callable[..., T], lines: int, *, workers: int, quiet: bool) -> T:
+    """The result of an attack whose shards report so many lines."""
     from insular.cli.progress import TaskProgress
     from insular.evidence import available_cores
-    from insular.recipes.attack import PAGE, attack_releases
-    from insular.recipes.attack_summary import release_blocks
 
-    lines = spec.shard_draws // 1024 + 1
     with TaskProgress(lambda task: lines, quiet=quiet) as progress:
-        result = attack_releases(
-            spec,
-            folder,
-            command=tuple(sys.argv),
-            workers=workers or available_cores(),
-            progress=progress,
+        return attack(
+            command=tuple(sys.argv), workers=workers or available_cores(), progress=progress
         )
+
+
+def _shown(
+    result: Any, blocks: "Callable[[Any], tuple[object, ...]]", folder: Path, *, json: str
+) -> int:
+    """Print a result, and give its exit code."""
+    from insular.recipes.run_folder import PAGE
+
     if not print_json(result, json):
-        _print(release_blocks(result))
+        _print(blocks(result))
         typer.echo(f"Page:   {folder / PAGE}")
     return result.exit_code
 

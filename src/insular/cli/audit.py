@@ -1,14 +1,14 @@
 """``insular audit``: does a training stack keep records apart?"""
 
 import sys
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from insular.cli.output import JSON_HELP, print_json
-from insular.errors import InvalidArgumentError
+from insular.cli.output import JSON_HELP, end, goes_on, print_json
+from insular.cli.spec_options import settings
 from insular.recipes.spec import AuditSpec
 
 if TYPE_CHECKING:
@@ -107,21 +107,13 @@ def audit(
     if witness:
         raise typer.Exit(_witness(device, json))
     given = {f.name: context.params[f.name] for f in fields(AuditSpec) if f.name in context.params}
-    given["repairs"] = _names(repairs) if repairs != "none" else ()
-    given["lora_targets"] = _names(lora_targets)
-    given["parts"] = _names(parts)
-    typed = {name for name in given if _was_typed(context, name)}
-    spec = _spec(given, typed, config)
+    given["repairs"] = "" if repairs == "none" else repairs
+    spec = settings(AuditSpec, given, context, config)
     folder = out or _default_folder(spec)
-    try:
-        code = _run(spec, folder, workers=workers, json=json, quiet=quiet)
-    except KeyboardInterrupt:
-        typer.echo(
-            f"insular: interrupted; the same command with --out {folder} goes on from here.",
-            err=True,
-        )
-        code = 130
-    raise typer.Exit(code)
+    end(
+        lambda: _run(spec, folder, workers=workers, json=json, quiet=quiet),
+        interrupted=goes_on(folder),
+    )
 
 
 def _default_folder(spec: AuditSpec) -> Path:
@@ -136,8 +128,9 @@ def _run(spec: AuditSpec, folder: Path, *, workers: int, json: str, quiet: bool)
     """Run the audit, print it, and give its exit code."""
     from insular.cli.progress import TaskProgress
     from insular.evidence import available_cores
-    from insular.recipes.audit import PAGE, audit_stack
+    from insular.recipes.audit import audit_stack
     from insular.recipes.isolation_summary import isolation_summary, summary_blocks
+    from insular.recipes.run_folder import PAGE
     from insular.reports.terminal import results_console
 
     with TaskProgress(n_lines, quiet=quiet) as progress:
@@ -166,32 +159,6 @@ def n_lines(task: str) -> int:
         The number.
     """
     return N_LINES.get(task.partition(" ")[0], N_ARM_LINES)
-
-
-def _spec(given: dict[str, Any], typed: set[str], config: Path | None) -> AuditSpec:
-    """The settings: all from the options, or from a file with the typed options on top."""
-    if config is None:
-        return AuditSpec(**given)
-    from insular.evidence import from_toml
-
-    try:
-        content = config.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not UTF-8"
-        raise InvalidArgumentError(f"config {config} cannot be read: {reason}.") from error
-    spec = from_toml(AuditSpec, content, source=str(config))
-    return replace(spec, **{name: given[name] for name in typed})
-
-
-def _was_typed(context: typer.Context, name: str) -> bool:
-    """Whether an option was given on the command line."""
-    source = context.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
-
-
-def _names(value: str) -> tuple[str, ...]:
-    """Names separated by commas."""
-    return tuple(name.strip() for name in value.split(",") if name.strip())
 
 
 def _list_stacks() -> None:

@@ -1,11 +1,11 @@
 """``insular budget``: compute, compare and calibrate privacy cost, and read what it means."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
+from insular.cli.one_line_group import OneLineGroup
 from insular.cli.output import JSON_HELP, print_json
 from insular.errors import InvalidArgumentError
 
@@ -13,31 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-# of the click that this typer brings
-_UsageError = cast("type[Exception]", typer.BadParameter.__mro__[1])
-
-
-class _OneLineGroup(TyperGroup):
-    """Wrong options are one line too, as every other error."""
-
-    def invoke(self, ctx: Any) -> Any:
-        """Run the command that was asked for."""
-        try:
-            return super().invoke(ctx)
-        except _UsageError as error:
-            text = " ".join(error.format_message().split())  # pyright: ignore[reportAttributeAccessIssue]
-            raise InvalidArgumentError(
-                f"{text.rstrip('.')}; see {_path(error) or ctx.command_path} --help."
-            ) from error
-
-
-def _path(error: Exception) -> str:
-    """The command whose options were wrong."""
-    return getattr(getattr(error, "ctx", None), "command_path", "")
-
-
 app = typer.Typer(
-    cls=_OneLineGroup,
+    cls=OneLineGroup,
     help="Compute, compare and calibrate privacy cost, and read what it means.",
     no_args_is_help=True,
     rich_markup_mode=None,

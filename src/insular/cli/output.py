@@ -1,6 +1,8 @@
-"""What every command prints the same way: a result as JSON, to a file or to standard output."""
+"""What every command does the same way: print its result as JSON, and end."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import typer
 
@@ -27,3 +29,30 @@ def print_json(result: object, target: str) -> bool:
         return True
     write_atomic(Path(target), text)
     return False
+
+
+def end(run: Callable[[], int], *, interrupted: str) -> NoReturn:
+    """Run a command to its end and leave with its exit code.
+
+    Args:
+        run: Gives the exit code.
+        interrupted: How to go on, if it is interrupted; the exit code is then 130.
+    """
+    try:
+        code = run()
+    except KeyboardInterrupt:
+        typer.echo(f"insular: interrupted; {interrupted}", err=True)
+        code = 130
+    raise typer.Exit(code)
+
+
+def goes_on(folder: Path) -> str:
+    """How a run goes on that keeps what it had finished.
+
+    Args:
+        folder: Its folder.
+
+    Returns:
+        The end of a sentence.
+    """
+    return f"the same command with --out {folder} goes on from here."

@@ -15,7 +15,7 @@ from insular.errors import InvalidArgumentError
 T = TypeVar("T")
 
 
-def with_options(spec: type[Any], **names: str) -> Callable[[Callable[..., Any]], Any]:
+def with_options(spec: type[Any]) -> Callable[[Callable[..., Any]], Any]:
     """A decorator that adds one option for each field of ``spec`` to a command.
 
     The command takes them as ``**given``; ``settings`` makes the dataclass of them. A tuple of
@@ -40,7 +40,7 @@ def with_options(spec: type[Any], **names: str) -> Callable[[Callable[..., Any]]
                 default=_shown(field.default),
                 annotation=Annotated[
                     type(_shown(field.default)),
-                    typer.Option(*_flags(field.name, names), help=help_of[field.name]),
+                    typer.Option(f"--{field.name.replace('_', '-')}", help=help_of[field.name]),
                 ],
             )
             for field in fields(spec)
@@ -72,7 +72,7 @@ def settings(
     """
     defaults = {field.name: field.default for field in fields(spec)}  # pyright: ignore[reportArgumentType]
     values = {
-        name: _names(value) if isinstance(defaults[name], tuple) else value
+        name: names(value) if isinstance(defaults[name], tuple) else value
         for name, value in given.items()
     }
     if config is None:
@@ -114,13 +114,15 @@ def _shown(default: Any) -> Any:
     return ",".join(default) if isinstance(default, tuple) else default
 
 
-def _flags(name: str, names: dict[str, str]) -> tuple[str, ...]:
-    """The option of a field."""
-    return (names.get(name, f"--{name.replace('_', '-')}"),)
+def names(value: str) -> tuple[str, ...]:
+    """Names separated by commas.
 
+    Args:
+        value: As typed.
 
-def _names(value: str) -> tuple[str, ...]:
-    """Names separated by commas."""
+    Returns:
+        Them, without white space around and without empty ones.
+    """
     return tuple(name.strip() for name in value.split(",") if name.strip())
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from insular.cli.output import JSON_HELP, print_json
+from insular.cli.output import JSON_HELP, end, print_json
 from insular.cli.spec_options import settings, with_options
 from insular.errors import InvalidArgumentError
 from insular.recipes.train_spec import BACKBONES, TrainSpec
@@ -51,20 +51,18 @@ def train(
         raise typer.Exit
     folder = out or _folder(config, resume=resume)
     spec = settings(TrainSpec, given, context, config)
-    try:
+
+    def run() -> int:
         if search is not None or (resume and (folder / "search.toml").is_file()):
             where = search or folder / "search.toml"
-            code = _search(spec, where, folder, resume=resume, json=json, quiet=quiet)
-        else:
-            code = _run(spec, folder, resume=resume, json=json, quiet=quiet)
-    except KeyboardInterrupt:
-        typer.echo(
-            "insular: interrupted; what was released is in the log. Go on with"
-            f" insular train --config {folder / 'run.toml'} --resume",
-            err=True,
-        )
-        code = 130
-    raise typer.Exit(code)
+            return _search(spec, where, folder, resume=resume, json=json, quiet=quiet)
+        return _run(spec, folder, resume=resume, json=json, quiet=quiet)
+
+    end(
+        run,
+        interrupted="what was released is in the log. Go on with"
+        f" insular train --config {folder / 'run.toml'} --resume",
+    )
 
 
 def _folder(config: Path | None, *, resume: bool) -> Path:
@@ -84,7 +82,8 @@ def _folder(config: Path | None, *, resume: bool) -> Path:
 def _run(spec: TrainSpec, folder: Path, *, resume: bool, json: str, quiet: bool) -> int:
     """Train, print what came out, and give the exit code."""
     from insular.cli.progress import TaskProgress
-    from insular.recipes.train import PAGE, train_privately
+    from insular.recipes.run_folder import PAGE
+    from insular.recipes.train import train_privately
     from insular.recipes.train_summary import summary_blocks, train_summary
     from insular.reports.terminal import results_console
 

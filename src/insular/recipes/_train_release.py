@@ -2,8 +2,9 @@
 
 import shlex
 
-from insular.evidence import InputFact, RunManifest
+from insular.evidence import RunManifest
 from insular.recipes._numbers import cited, counted, place
+from insular.recipes._page_parts import circumstances
 from insular.recipes._train_words import linked
 from insular.recipes.train_results import TrainResult
 from insular.reports import Block, Cell, Code, Command, Facts, Points, Section, Table, paragraph
@@ -136,10 +137,6 @@ def _artifacts(result: TrainResult, *, protects: bool) -> Table:
 
 def _circumstances(result: TrainResult, manifest: RunManifest) -> Facts:
     """Code, machine, packages and inputs."""
-    machine = manifest.machine
-    memory = f", {machine.memory_bytes / 2**30:.1f} GiB" if machine.memory_bytes else ""
-    revision = f", revision {manifest.code_revision}" if manifest.code_revision else ""
-    packages = ", ".join(f"{name} {version}" for name, version in manifest.packages.items())
     return Facts(
         pairs=(
             ("Model", f"{result.model}, digest {result.model_digest}"),
@@ -147,18 +144,7 @@ def _circumstances(result: TrainResult, manifest: RunManifest) -> Facts:
             ("Optimiser", result.optimiser),
             ("Trained coordinates", cited(f"{result.n_trainable:,}", "n_trainable")),
             ("Time in steps", cited(f"{result.seconds:.0f} s", "seconds")),
-            ("Code", f"insular {manifest.insular_version}{revision}"),
-            ("Python", f"{manifest.python} on {manifest.platform}"),
-            ("Machine", f"{machine.cpu_model}, {machine.logical_cores} cores{memory}"),
-            ("CUDA devices", ", ".join(machine.cuda_devices) or "none"),
-            ("Packages", packages or "none noted"),
-            *((f"Input: {fact.name}", _input(fact)) for fact in manifest.inputs),
+            *circumstances(manifest),
         ),
         source="manifest.json",
     )
-
-
-def _input(fact: InputFact) -> str:
-    """An input by its source, size and digest."""
-    size = "" if fact.n_records is None else f", {fact.n_records} records"
-    return f"{fact.source}{size}, sha256 {fact.sha256 or 'not a file'}"

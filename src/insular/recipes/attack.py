@@ -1,20 +1,11 @@
 """``insular attack release``: draw an audited pair's releases, hold them against the promise."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 
 from insular.audit.audit_results import AuditResult
-from insular.errors import EvidenceError, InsularError, InvalidArgumentError
-from insular.evidence import (
-    InputFact,
-    RunStore,
-    collect_manifest,
-    from_toml,
-    sha256_of,
-    to_toml,
-)
+from insular.errors import EvidenceError, InvalidArgumentError
+from insular.evidence import InputFact, RunStore, sha256_of
 from insular.recipes import audit as audits
 from insular.recipes.attack_judge import judge_stack
 from insular.recipes.attack_page import release_page
@@ -27,13 +18,17 @@ from insular.recipes.attack_release import (
 from insular.recipes.attack_results import ReleaseResult
 from insular.recipes.attack_spec import ReleaseSpec
 from insular.recipes.inputs import Progress, silent
+from insular.recipes.run_folder import (
+    RESULT,
+    SPEC_FILE,
+    begin_or_continue,
+    read_settings,
+    run_status,
+    write_run_page,
+)
 from insular.recipes.tasks import run_tasks
-from insular.reports.page import render
 
 KIND = "attack.release"
-SPEC_FILE = "run.toml"
-RESULT = "results"
-PAGE = "report.html"
 
 
 def attack_releases(
@@ -70,7 +65,7 @@ def attack_releases(
     pair = open_pair(Path(spec.run))
     arms = pair.arms(spec.stacks)
     store = _open(spec, out, command=command, facts=_facts(pair))
-    with _status(store):
+    with run_status(store, stage="attack"):
         start, words = start_adapter(pair, report=report)
         steps = [released_step(pair, arm, spec, start) for arm in arms]
         store.write_arrays("start", {"adapter": start})
@@ -117,7 +112,7 @@ def open_pair(run: Path) -> AuditedPair:
             f" {store.manifest.kind} run."
         )
     store.verify()
-    result = store.read_result(audits.RESULT, AuditResult)
+    result = store.read_result(RESULT, AuditResult)
     if result.sensitivity is None:
         raise EvidenceError(
             f"{run} must have a sensitivity part, whose pair is released; it has none: audit with"
@@ -138,12 +133,7 @@ def write_page(store: RunStore) -> Path:
         The page's path.
     """
     result = store.read_result(RESULT, ReleaseResult)
-    status = store.manifest.status
-    store.reopen()
-    manifest = replace(store.manifest, status=status)
-    store.write_text(PAGE, render(release_page(result, manifest)))
-    store.finish(status)
-    return store.path / PAGE
+    return write_run_page(store, lambda manifest: release_page(result, manifest))
 
 
 def read_spec(store: RunStore) -> ReleaseSpec:
@@ -155,12 +145,12 @@ def read_spec(store: RunStore) -> ReleaseSpec:
     Returns:
         The spec of its ``run.toml``.
     """
-    return from_toml(ReleaseSpec, store.read_text(SPEC_FILE), source=str(store.path / SPEC_FILE))
+    return read_settings(store, ReleaseSpec)
 
 
 def _facts(pair: AuditedPair) -> tuple[InputFact, ...]:
     """The audit by the digest of its results, which name every array by digest."""
-    file = pair.store.path / f"{audits.RESULT}.json"
+    file = pair.store.path / f"{RESULT}.json"
     return (InputFact(name="audit", source=str(pair.store.path), sha256=sha256_of(file)),)
 
 
@@ -170,39 +160,12 @@ def _open(
     """Create the run folder, or go on with an unfinished run of the same spec."""
     if out.resolve() == Path(spec.run).resolve():
         raise InvalidArgumentError(f"--out must be another folder than the audit's, got {out}.")
-    if (out / "manifest.json").is_file():
-        store = RunStore.open(out)
-        if store.manifest.kind != KIND or store.manifest.status == "complete":
-            raise EvidenceError(
-                f"{out} already holds a {store.manifest.status} run ({store.manifest.kind}); choose"
-                " another --out."
-            )
-        if read_spec(store) != spec or store.manifest.inputs != facts:
-            raise EvidenceError(
-                f"{out} holds an unfinished run with other settings or another audit; repeat it as"
-                f" {out / SPEC_FILE} says, or choose another --out."
-            )
-        if store.manifest.finished:
-            store.reopen()
-        return store
-    manifest = collect_manifest(
-        KIND, out.name, command=tuple(command), inputs=facts, seed=spec.seed
+    return begin_or_continue(
+        KIND,
+        out,
+        spec,
+        command=command,
+        inputs=facts,
+        other="another audit",
+        repeat=f"as {out / SPEC_FILE} says",
     )
-    store = RunStore.create(out, manifest)
-    store.write_text(SPEC_FILE, to_toml(spec))
-    return store
-
-
-@contextmanager
-def _status(store: RunStore) -> Iterator[None]:
-    """Let the manifest say how a run ended, whatever ends it."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        store.finish("interrupted")
-        raise
-    except InsularError as error:
-        if not store.manifest.finished:
-            store.record_failure("attack", str(error))
-            store.finish("failed")
-        raise

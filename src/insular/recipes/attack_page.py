@@ -1,7 +1,5 @@
 """An attack on releases as a page: the answer first, then the bounds, the draws, how to repeat."""
 
-import shlex
-
 from insular.accounting import GaussianEvent, tradeoff_curve
 from insular.evidence import RunManifest
 from insular.recipes._attack_words import (
@@ -14,12 +12,9 @@ from insular.recipes._attack_words import (
     stack_sentence,
 )
 from insular.recipes._numbers import cited, place, short
+from insular.recipes._page_parts import evidence_files, repeat_attack, run_sentence
 from insular.recipes.attack_results import ReleaseResult, StackRelease
 from insular.reports import (
-    Block,
-    Command,
-    EvidenceFile,
-    Facts,
     Figure,
     Page,
     Points,
@@ -66,17 +61,19 @@ def release_page(result: ReleaseResult, manifest: RunManifest) -> Page:
                 heading="What was drawn, and what it rests on",
                 blocks=(Points(items=method_sentences(result)),),
             ),
-            _repeat(result, manifest),
+            repeat_attack(
+                manifest,
+                speeds=(
+                    (
+                        stack.stack,
+                        f"{stack.releases_per_second:.0f} releases a second and process",
+                    )
+                    for stack in result.stacks
+                ),
+            ),
         ),
-        evidence=tuple(
-            EvidenceFile(name=name, sha256=digest)
-            for name, digest in sorted(manifest.files.items())
-            if not name.endswith(".html")
-        ),
-        footer=(
-            f"Run {manifest.name}, started {manifest.created_utc:%Y-%m-%d %H:%M:%S UTC}, insular"
-            f" {manifest.insular_version}. Records are named by id; their text is not on this page."
-        ),
+        evidence=evidence_files(manifest),
+        footer=f"{run_sentence(manifest)} Records are named by id; their text is not on this page.",
     )
 
 
@@ -206,27 +203,3 @@ def _draws(result: ReleaseResult) -> Section:
     )
     sentences = Points(items=tuple(needed_sentence(stack) for stack in result.stacks))
     return Section(heading="Draws", blocks=(sentences, table))
-
-
-def _repeat(result: ReleaseResult, manifest: RunManifest) -> Section:
-    """How to run it again."""
-    machine, fact = manifest.machine, manifest.inputs[0]
-    facts = Facts(
-        pairs=(
-            ("Code", f"insular {manifest.insular_version}, revision {manifest.code_revision}"),
-            ("Machine", f"{machine.cpu_model}, {machine.logical_cores} cores"),
-            ("Packages", ", ".join(f"{k} {v}" for k, v in manifest.packages.items())),
-            ("Audit", f"{fact.source}, results sha256 {fact.sha256}"),
-            ("Seed", str(manifest.seed)),
-            *(
-                (f"Speed, {stack.stack}", f"{stack.releases_per_second:.0f} releases a second and"
-                 " process")
-                for stack in result.stacks
-            ),
-        ),
-        source="manifest.json",
-    )  # fmt: skip
-    blocks: list[Block] = [paragraph("All settings are in run.toml. The run as typed:")]
-    if manifest.command:
-        blocks.append(Command(text=shlex.join(manifest.command)))
-    return Section(heading="How to repeat it", blocks=(*blocks, facts))

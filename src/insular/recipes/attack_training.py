@@ -1,26 +1,25 @@
 """``insular attack training``: repeat a run's own training with canaries, test its promise."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 
 from insular.audit.rates import bonferroni
 from insular.audit.training_attack_results import TrainingAttackResult
-from insular.errors import EvidenceError, InsularError, InvalidArgumentError
-from insular.evidence import (
-    InputFact,
-    RunStore,
-    collect_manifest,
-    from_toml,
-    sha256_of,
-    to_toml,
-)
+from insular.errors import EvidenceError, InvalidArgumentError
+from insular.evidence import InputFact, RunStore, sha256_of
 from insular.recipes import train as trains
 from insular.recipes.attack import open_pair
 from insular.recipes.attack_training_page import training_page
 from insular.recipes.attack_training_spec import TrainingAttackSpec
 from insular.recipes.inputs import Progress, silent
+from insular.recipes.run_folder import (
+    RESULT,
+    SPEC_FILE,
+    begin_or_continue,
+    read_settings,
+    run_status,
+    write_run_page,
+)
 from insular.recipes.tasks import run_tasks
 from insular.recipes.train_results import TrainResult
 from insular.recipes.train_spec import TrainSpec
@@ -31,12 +30,8 @@ from insular.recipes.training_games import (
     game_tasks,
 )
 from insular.recipes.training_judge import judge, scores_of
-from insular.reports.page import render
 
 KIND = "attack.training"
-SPEC_FILE = "run.toml"
-RESULT = "results"
-PAGE = "report.html"
 
 
 def attack_training(
@@ -76,7 +71,7 @@ def attack_training(
     source, train, trained = open_training(Path(spec.run))
     games, facts = games_against(spec, train, trained), _facts(spec, source)
     store = _open(spec, out, command=command, facts=facts)
-    with _status(store):
+    with run_status(store, stage="attack"):
         report("", "the promised curve")
         claim = claimed_curve(trained.executed.event)
         tasks = [game_tasks(game, seed=spec.seed) for game in games]
@@ -138,7 +133,7 @@ def open_training(run: Path) -> tuple[RunStore, TrainSpec, TrainResult]:
             f" {store.manifest.status} run ({store.manifest.kind})."
         )
     store.verify()
-    return store, trains.read_spec(store), store.read_result(trains.RESULT, TrainResult)
+    return store, trains.read_spec(store), store.read_result(RESULT, TrainResult)
 
 
 def games_against(
@@ -188,12 +183,7 @@ def write_page(store: RunStore) -> Path:
         The page's path.
     """
     result = store.read_result(RESULT, TrainingAttackResult)
-    status = store.manifest.status
-    store.reopen()
-    manifest = replace(store.manifest, status=status)
-    store.write_text(PAGE, render(training_page(result, manifest)))
-    store.finish(status)
-    return store.path / PAGE
+    return write_run_page(store, lambda manifest: training_page(result, manifest))
 
 
 def read_spec(store: RunStore) -> TrainingAttackSpec:
@@ -205,8 +195,7 @@ def read_spec(store: RunStore) -> TrainingAttackSpec:
     Returns:
         The spec of its ``run.toml``.
     """
-    source = str(store.path / SPEC_FILE)
-    return from_toml(TrainingAttackSpec, store.read_text(SPEC_FILE), source=source)
+    return read_settings(store, TrainingAttackSpec)
 
 
 def _pair_game(spec: TrainingAttackSpec, train: TrainSpec, trained: TrainResult) -> Game:
@@ -241,7 +230,7 @@ def _facts(spec: TrainingAttackSpec, source: RunStore) -> tuple[InputFact, ...]:
     if spec.audit:
         folders["audit"] = Path(spec.audit)
     return tuple(
-        InputFact(name=name, source=str(path), sha256=sha256_of(path / f"{trains.RESULT}.json"))
+        InputFact(name=name, source=str(path), sha256=sha256_of(path / f"{RESULT}.json"))
         for name, path in folders.items()
     )
 
@@ -252,39 +241,12 @@ def _open(
     """Create the run folder, or go on with an unfinished run of the same spec."""
     if out.resolve() in {Path(fact.source).resolve() for fact in facts}:
         raise InvalidArgumentError(f"--out must be another folder than the run's, got {out}.")
-    if (out / "manifest.json").is_file():
-        store = RunStore.open(out)
-        if store.manifest.kind != KIND or store.manifest.status == "complete":
-            raise EvidenceError(
-                f"{out} already holds a {store.manifest.status} run ({store.manifest.kind}); choose"
-                " another --out."
-            )
-        if read_spec(store) != spec or store.manifest.inputs != facts:
-            raise EvidenceError(
-                f"{out} holds an unfinished run with other settings or another run; repeat it as"
-                f" {out / SPEC_FILE} says, or choose another --out."
-            )
-        if store.manifest.finished:
-            store.reopen()
-        return store
-    manifest = collect_manifest(
-        KIND, out.name, command=tuple(command), inputs=facts, seed=spec.seed
+    return begin_or_continue(
+        KIND,
+        out,
+        spec,
+        command=command,
+        inputs=facts,
+        other="another run",
+        repeat=f"as {out / SPEC_FILE} says",
     )
-    store = RunStore.create(out, manifest)
-    store.write_text(SPEC_FILE, to_toml(spec))
-    return store
-
-
-@contextmanager
-def _status(store: RunStore) -> Iterator[None]:
-    """Let the manifest say how a run ended, whatever ends it."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        store.finish("interrupted")
-        raise
-    except InsularError as error:
-        if not store.manifest.finished:
-            store.record_failure("attack", str(error))
-            store.finish("failed")
-        raise

@@ -1,7 +1,5 @@
 """An attack on a training run as a page: answer first, then curve, point, scores, how to repeat."""
 
-import shlex
-
 from insular.audit.training_attack_results import TrainingAttackResult, TrainingVerdict
 from insular.evidence import RunManifest
 from insular.recipes._attack_training_words import (
@@ -14,11 +12,8 @@ from insular.recipes._attack_training_words import (
 )
 from insular.recipes._attack_words import KINDS, confidence
 from insular.recipes._numbers import cited, place, short
+from insular.recipes._page_parts import evidence_files, repeat_attack, run_sentence
 from insular.reports import (
-    Block,
-    Command,
-    EvidenceFile,
-    Facts,
     Figure,
     Page,
     Points,
@@ -64,17 +59,16 @@ def training_page(result: TrainingAttackResult, manifest: RunManifest) -> Page:
                 heading="What was repeated, and what it rests on",
                 blocks=(Points(items=method_sentences(result)),),
             ),
-            _repeat(result, manifest),
+            repeat_attack(
+                manifest,
+                speeds=(
+                    (GAMES[game.game], f"{speed(game):.0f} scores a second and process")
+                    for game in result.games
+                ),
+            ),
         ),
-        evidence=tuple(
-            EvidenceFile(name=name, sha256=digest)
-            for name, digest in sorted(manifest.files.items())
-            if not name.endswith(".html")
-        ),
-        footer=(
-            f"Run {manifest.name}, started {manifest.created_utc:%Y-%m-%d %H:%M:%S UTC}, insular"
-            f" {manifest.insular_version}. No record was read."
-        ),
+        evidence=evidence_files(manifest),
+        footer=f"{run_sentence(manifest)} No record was read.",
     )
 
 
@@ -196,29 +190,3 @@ def _scores(result: TrainingAttackResult) -> Section:
     )  # fmt: skip
     sentences = Points(items=tuple(chance_sentence(game) for game in result.games))
     return Section(heading="Scores", blocks=(sentences, table))
-
-
-def _repeat(result: TrainingAttackResult, manifest: RunManifest) -> Section:
-    """How to run it again."""
-    machine = manifest.machine
-    facts = Facts(
-        pairs=(
-            ("Code", f"insular {manifest.insular_version}, revision {manifest.code_revision}"),
-            ("Machine", f"{machine.cpu_model}, {machine.logical_cores} cores"),
-            ("Packages", ", ".join(f"{k} {v}" for k, v in manifest.packages.items())),
-            *(
-                (fact.name.capitalize(), f"{fact.source}, results sha256 {fact.sha256}")
-                for fact in manifest.inputs
-            ),
-            ("Seed", str(manifest.seed)),
-            *(
-                (f"Speed, {GAMES[game.game]}", f"{speed(game):.0f} scores a second and process")
-                for game in result.games
-            ),
-        ),
-        source="manifest.json",
-    )
-    blocks: list[Block] = [paragraph("All settings are in run.toml. The run as typed:")]
-    if manifest.command:
-        blocks.append(Command(text=shlex.join(manifest.command)))
-    return Section(heading="How to repeat it", blocks=(*blocks, facts))

@@ -1,32 +1,28 @@
 """``insular audit``: audit a stack and its repairs, write evidence as it comes, render the page."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from insular.audit.audit_results import AuditResult
-from insular.errors import EvidenceError, InsularError
-from insular.evidence import (
-    InputFact,
-    RunManifest,
-    RunStore,
-    collect_manifest,
-    from_toml,
-    to_toml,
-)
+from insular.errors import EvidenceError
+from insular.evidence import RunStore
 from insular.recipes.inputs import Progress, prepare_inputs, silent
 from insular.recipes.isolation_page import isolation_page
 from insular.recipes.plan import measure
+from insular.recipes.run_folder import (
+    RESULT,
+    SPEC_FILE,
+    begin_or_continue,
+    read_settings,
+    run_status,
+    write_run_page,
+)
 from insular.recipes.spec import AuditSpec
 from insular.recipes.tasks import run_tasks
-from insular.reports.page import render
 
 KIND = "audit.isolation"
-SPEC_FILE = "run.toml"
-RESULT = "results"
-PAGE = "report.html"
 
 
 def audit_stack(
@@ -64,8 +60,16 @@ def audit_stack(
     """
     report = progress or silent
     inputs = prepare_inputs(spec, report)
-    store = _open(spec, out, command=command, inputs=inputs.facts)
-    with _status(store):
+    store = begin_or_continue(
+        KIND,
+        out,
+        spec,
+        command=command,
+        inputs=inputs.facts,
+        other="inputs",
+        repeat=f"with insular audit --config {out / SPEC_FILE}",
+    )
+    with run_status(store, stage="audit"):
         result = measure(
             spec,
             inputs,
@@ -96,13 +100,9 @@ def write_page(store: RunStore) -> Path:
         The page's path.
     """
     result = store.read_result(RESULT, AuditResult)
-    status = store.manifest.status
-    store.reopen()
-    manifest = replace(store.manifest, status=status)
-    page = isolation_page(result, manifest, run_folder=str(store.path))
-    store.write_text(PAGE, render(page))
-    store.finish(status)
-    return store.path / PAGE
+    return write_run_page(
+        store, lambda manifest: isolation_page(result, manifest, run_folder=str(store.path))
+    )
 
 
 def read_spec(store: RunStore) -> AuditSpec:
@@ -114,54 +114,7 @@ def read_spec(store: RunStore) -> AuditSpec:
     Returns:
         The spec of its ``run.toml``.
     """
-    return from_toml(AuditSpec, store.read_text(SPEC_FILE), source=str(store.path / SPEC_FILE))
-
-
-def _open(
-    spec: AuditSpec, out: Path, *, command: Sequence[str], inputs: tuple[InputFact, ...]
-) -> RunStore:
-    """Create the run folder, or go on with an unfinished run of the same spec."""
-    if (out / "manifest.json").is_file():
-        store = RunStore.open(out)
-        _same_run(store, spec, inputs)
-        if store.manifest.finished:
-            store.reopen()
-        return store
-    manifest: RunManifest = collect_manifest(
-        KIND, out.name, command=tuple(command), inputs=inputs, seed=spec.seed
-    )
-    store = RunStore.create(out, manifest)
-    store.write_text(SPEC_FILE, to_toml(spec))
-    return store
-
-
-def _same_run(store: RunStore, spec: AuditSpec, inputs: tuple[InputFact, ...]) -> None:
-    """Refuse to go on with another run's evidence."""
-    if store.manifest.kind != KIND or store.manifest.status == "complete":
-        raise EvidenceError(
-            f"{store.path} already holds a {store.manifest.status} run ({store.manifest.kind});"
-            " choose another --out."
-        )
-    if read_spec(store) != spec or store.manifest.inputs != inputs:
-        raise EvidenceError(
-            f"{store.path} holds an unfinished run with other settings or inputs; repeat it with"
-            f" insular audit --config {store.path / SPEC_FILE}, or choose another --out."
-        )
-
-
-@contextmanager
-def _status(store: RunStore) -> Iterator[None]:
-    """Let the manifest say how a run ended, whatever ends it."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        store.finish("interrupted")
-        raise
-    except InsularError as error:
-        if not store.manifest.finished:
-            store.record_failure("audit", str(error))
-            store.finish("failed")
-        raise
+    return read_settings(store, AuditSpec)
 
 
 def _reconciled(result: AuditResult, store: RunStore) -> AuditResult:

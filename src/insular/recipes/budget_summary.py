@@ -1,7 +1,6 @@
 """Answers about a budget for the terminal, and the trade-off curve as a file of its own."""
 
 import math
-import re
 from typing import TYPE_CHECKING
 
 from insular.accounting import PrivacyCost, Refusal, TradeoffCurve
@@ -38,10 +37,6 @@ _TARGETS = {
     "advantage": "advantage",
     "true_positive_rate": "true positive rate",
 }
-_LOOK = (
-    '<style>svg{color:#1a1a1a;background:#fff}@media(prefers-color-scheme:dark){svg{color:#e4e4e4;'
-    "background:#16181b;--figure-paper:#16181b;--figure-soft:#aaa;--figure-line:#444}}</style>"
-)  # fmt: skip
 
 
 def epsilon_blocks(result: EpsilonResult) -> "tuple[RenderableType, ...]":
@@ -235,6 +230,7 @@ def curve_svg(run: PlannedRun) -> str:
         The content of an SVG file.
     """
     from insular.reports import TradeoffPoint, tradeoff_figure
+    from insular.reports.figures.alone import stand_alone
 
     name = f"noise {run.noise_multiplier:g}, q {run.sampling_prob:g}, {run.steps} steps"
     curve = drawn_curve(run)
@@ -243,7 +239,7 @@ def curve_svg(run: PlannedRun) -> str:
         for x, y in zip(curve.false_positive_rates, curve.true_positive_rates, strict=True)
     ]
     svg = tradeoff_figure(points, marked=FEW)
-    return re.sub(r"(<svg[^>]*>)", rf"\1{_LOOK}", svg, count=1)
+    return stand_alone(svg)
 
 
 def _rates(curve: TradeoffCurve | Refusal) -> "tuple[RenderableType, ...]":

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from insular.audit.audit_results import AuditResult
 from insular.errors import EvidenceError
-from insular.evidence import RunStore, encode, from_toml, sha256_of, write_atomic
+from insular.evidence import RunStore, encode, sha256_of, write_atomic
 from insular.evidence.card import ReleaseCard
 from insular.evidence.files import explained
 from insular.recipes.card_attacks import lower_bounds
@@ -14,6 +14,7 @@ from insular.recipes.card_markdown import card_markdown
 from insular.recipes.card_page import card_page
 from insular.recipes.card_statements import NOTHING_STATED, Statements
 from insular.recipes.card_training import training_card
+from insular.recipes.run_folder import RESULT, read_settings
 from insular.recipes.spec import AuditSpec
 from insular.recipes.train_results import TrainResult
 from insular.recipes.train_spec import TrainSpec
@@ -21,7 +22,6 @@ from insular.reports.page import render
 
 AUDIT, TRAINING = "audit.isolation", "train"
 """The kinds of run that have a card, as their manifests name them."""
-RESULT, SPEC_FILE = "results", "run.toml"
 CARD_JSON, CARD_MARKDOWN, CARD_PAGE = "card.json", "card.md", "card.html"
 
 
@@ -58,14 +58,12 @@ def make_card(
         raise EvidenceError(
             f"{run} must be a complete run to have a card, it is {manifest.status}; finish it."
         )
-    settings = store.read_text(SPEC_FILE)
-    source = str(store.path / SPEC_FILE)
     if manifest.kind == AUDIT:
         if attacks:
             raise EvidenceError(f"{run} must be a training run to take --attack, got an audit.")
-        spec = from_toml(AuditSpec, settings, source=source)
+        spec = read_settings(store, AuditSpec)
         return audit_card(store.read_result(RESULT, AuditResult), spec, manifest, stated=stated)
-    trained = from_toml(TrainSpec, settings, source=source)
+    trained = read_settings(store, TrainSpec)
     result = store.read_result(RESULT, TrainResult)
     _check_artifacts(store, result)
     audit = _audit_of(store, result)

@@ -102,7 +102,7 @@ def prepare_inputs(spec: AuditSpec, report: Progress) -> AuditInputs:
 
     report("", f"loading {spec.model}")
     decoder = load_decoder(spec.model, progress=lambda line: report("", line))
-    check_context(spec, context_tokens=decoder.context_tokens)
+    check_context(spec.tokens, context_tokens=decoder.context_tokens)
     text = choose_records(corpus, decoder.encode, spec)
     model = InputFact(name="model", source=spec.model, sha256=decoder.digest)
     tokenizer = decoder.tokenizer  # only this is kept: the workers load the weights themselves

@@ -3,7 +3,7 @@
 import shlex
 
 from insular.audit.audit_results import AuditResult
-from insular.evidence import InputFact, RunManifest
+from insular.evidence import RunManifest
 from insular.recipes import _isolation_tables as tables
 from insular.recipes._census_section import census_section
 from insular.recipes._checks_section import checks_section
@@ -17,13 +17,13 @@ from insular.recipes._isolation_words import (
     rounding_sentence,
 )
 from insular.recipes._localisation_section import localisation_blocks
+from insular.recipes._page_parts import circumstances, evidence_files, run_sentence
 from insular.recipes._price_section import lead_price, price_section
 from insular.recipes._sensitivity_section import sensitivity_section
 from insular.reports import (
     Block,
     Code,
     Command,
-    EvidenceFile,
     Facts,
     Page,
     Points,
@@ -86,12 +86,8 @@ def isolation_page(
         verdict_kind=KINDS[result.verdict],
         lead=tuple(lead),
         sections=tuple(sections),
-        evidence=tuple(
-            EvidenceFile(name=name, sha256=digest)
-            for name, digest in sorted(manifest.files.items())
-            if not name.endswith(".html")
-        ),
-        footer=_footer(manifest),
+        evidence=evidence_files(manifest),
+        footer=f"{run_sentence(manifest)} Records are named by id; their text is not on this page.",
     )
 
 
@@ -185,39 +181,10 @@ def _cases(arms: tuple[Arm, ...]) -> Section:
 
 def _repeat(manifest: RunManifest, *, folder: str) -> Section:
     """How to run it again."""
-    machine = manifest.machine
-    memory = f", {machine.memory_bytes / 2**30:.1f} GiB" if machine.memory_bytes else ""
-    packages = ", ".join(f"{name} {version}" for name, version in manifest.packages.items())
-    revision = f", revision {manifest.code_revision}" if manifest.code_revision else ""
-    facts = Facts(
-        pairs=(
-            ("Code", f"insular {manifest.insular_version}{revision}"),
-            ("Python", f"{manifest.python} on {manifest.platform}"),
-            ("Machine", f"{machine.cpu_model}, {machine.logical_cores} cores{memory}"),
-            ("CUDA devices", ", ".join(machine.cuda_devices) or "none"),
-            ("Packages", packages or "none noted"),
-            *((f"Input: {fact.name}", _input(fact)) for fact in manifest.inputs),
-            ("Seed", "none" if manifest.seed is None else str(manifest.seed)),
-        ),
-        source="manifest.json",
-    )
+    seed = "none" if manifest.seed is None else str(manifest.seed)
+    facts = Facts(pairs=(*circumstances(manifest), ("Seed", seed)), source="manifest.json")
     lines: list[Block] = [paragraph("The run as typed, and its replay:")]
     if manifest.command:
         lines.append(Command(text=shlex.join(manifest.command)))
     lines.append(Command(text=f"insular replay {shlex.quote(folder)}"))
     return Section(heading="How to repeat it", blocks=(*lines, facts))
-
-
-def _input(fact: InputFact) -> str:
-    """An input by its source, size and digest."""
-    size = "" if fact.n_records is None else f", {fact.n_records} records"
-    return f"{fact.source}{size}, sha256 {fact.sha256 or 'not a file'}"
-
-
-def _footer(manifest: RunManifest) -> str:
-    """Which run this is, and what is left out."""
-    started = manifest.created_utc.strftime("%Y-%m-%d %H:%M:%S UTC")
-    return (
-        f"Run {manifest.name}, started {started}, insular {manifest.insular_version}. Records are"
-        " named by id; their text is not on this page."
-    )

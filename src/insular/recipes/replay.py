@@ -10,10 +10,11 @@ from insular.audit.audit_results import AuditResult
 from insular.audit.results import ExecutionPath
 from insular.errors import EvidenceError
 from insular.evidence import RunStore
-from insular.recipes.audit import KIND, RESULT, read_spec
+from insular.recipes.audit import KIND, read_spec
 from insular.recipes.comparison import measured
 from insular.recipes.inputs import Progress, prepare_inputs, silent
 from insular.recipes.plan import measure
+from insular.recipes.run_folder import RESULT
 from insular.recipes.tasks import repeat_tasks
 
 

@@ -59,7 +59,7 @@ def build_stack(
         ),
         device=spec.device,
         attention=spec.attention,
-        check=lambda decoder: check_context(spec, context_tokens=decoder.context_tokens),
+        check=lambda decoder: check_context(spec.tokens, context_tokens=decoder.context_tokens),
         calibrate=lambda decoder, layers: _calibrate(decoder, spec, layers, BUILT[name]),
         progress=progress,
     )

@@ -146,20 +146,20 @@ def choose_records(
     )
 
 
-def check_context(spec: AuditSpec, *, context_tokens: int) -> None:
+def check_context(tokens: int, *, context_tokens: int) -> None:
     """Refuse records longer than the model's context.
 
     Args:
-        spec: Longest record.
+        tokens: Longest record.
         context_tokens: What the model takes.
 
     Raises:
         InvalidArgumentError: Naming both.
     """
-    if spec.tokens > context_tokens:
+    if tokens > context_tokens:
         raise InvalidArgumentError(
             f"tokens must be at most the model's context of {context_tokens}, got"
-            f" tokens={spec.tokens}; choose a smaller --tokens."
+            f" tokens={tokens}; choose a smaller --tokens."
         )
 
 

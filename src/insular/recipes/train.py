@@ -2,24 +2,29 @@
 
 import json
 import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
-from insular.errors import EvidenceError, InsularError
+from insular.errors import EvidenceError
 from insular.evidence import (
     RunStore,
-    collect_manifest,
     decode,
     encode_json,
-    from_toml,
     to_toml,
     write_atomic,
 )
 from insular.models.adapter import read_adapter, save_adapter
 from insular.recipes.inputs import Progress, silent
+from insular.recipes.run_folder import (
+    RESULT,
+    SPEC_FILE,
+    begin_run,
+    read_settings,
+    run_status,
+    write_run_page,
+)
 from insular.recipes.train_account import account, epsilon_path
 from insular.recipes.train_budget import Reservation
 from insular.recipes.train_isolation import audit_first
@@ -33,7 +38,6 @@ from insular.recipes.train_results import (
 from insular.recipes.train_session import Session, open_session
 from insular.recipes.train_spec import TrainSpec
 from insular.recipes.train_utility import public_loss
-from insular.reports.page import render
 from insular.training.checkpoint import Resumable, resume, save_checkpoint
 from insular.training.executed_log import ExecutedLog
 from insular.training.liveness import LivenessWatch
@@ -41,9 +45,6 @@ from insular.training.loop import PrivateLoop
 from insular.training.results import Liveness, ReleaseEntry, StepTelemetry
 
 KIND = "train"
-SPEC_FILE = "run.toml"
-RESULT = "results"
-PAGE = "report.html"
 LOG = "releases.jsonl"
 TELEMETRY = "telemetry.jsonl"
 CHECKPOINT = "checkpoint.safetensors"
@@ -91,7 +92,7 @@ def train_privately(
         _check_resumable(spec, out)
     session = open_session(spec, progress=lambda line: report("", line))
     store = _open(session, out, command=command, resume=resume)
-    with _status(store):
+    with run_status(store, stage="train"):
         finding = audit_first(
             spec, out, n_records=len(session.text.rows), command=command, progress=report
         )
@@ -122,13 +123,9 @@ def write_page(store: RunStore) -> Path:
         The page's path.
     """
     result = store.read_result(RESULT, TrainResult)
-    status = store.manifest.status
-    store.reopen()
-    listed = {name: digest for name, digest in store.manifest.files.items() if name != PAGE}
-    manifest = replace(store.manifest, status=status, files=listed)
-    store.write_text(PAGE, render(train_page(result, manifest, run_folder=str(store.path))))
-    store.finish(status)
-    return store.path / PAGE
+    return write_run_page(
+        store, lambda manifest: train_page(result, manifest, run_folder=str(store.path))
+    )
 
 
 def read_spec(store: RunStore) -> TrainSpec:
@@ -140,7 +137,7 @@ def read_spec(store: RunStore) -> TrainSpec:
     Returns:
         The spec of its ``run.toml``.
     """
-    return from_toml(TrainSpec, store.read_text(SPEC_FILE), source=str(store.path / SPEC_FILE))
+    return read_settings(store, TrainSpec)
 
 
 def _learn(
@@ -297,13 +294,7 @@ def _open(session: Session, out: Path, *, command: Sequence[str], resume: bool) 
             )
         store.reopen()
         return store
-    seed = session.spec.seed
-    manifest = collect_manifest(
-        KIND, out.name, command=tuple(command), inputs=session.inputs, seed=seed
-    )
-    store = RunStore.create(out, manifest)
-    store.write_text(SPEC_FILE, to_toml(session.spec))
-    return store
+    return begin_run(KIND, out, session.spec, command=command, inputs=session.inputs)
 
 
 def _check_resumable(spec: TrainSpec, out: Path) -> None:
@@ -324,21 +315,6 @@ def _check_resumable(spec: TrainSpec, out: Path) -> None:
             f"{out} holds a run with other settings; resume it with insular train --config "
             f"{out / SPEC_FILE} --resume and nothing else."
         )
-
-
-@contextmanager
-def _status(store: RunStore) -> Iterator[None]:
-    """Let the manifest say how a run ended, whatever ends it."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        store.finish("interrupted")
-        raise
-    except InsularError as error:
-        if not store.manifest.finished:
-            store.record_failure("train", str(error))
-            store.finish("failed")
-        raise
 
 
 def _read_telemetry(path: Path) -> list[StepTelemetry]:

@@ -7,9 +7,10 @@ from pathlib import Path
 from insular.audit.audit_results import AuditResult
 from insular.errors import SubjectError
 from insular.evidence import RunStore, available_cores, sha256_of
-from insular.recipes.audit import RESULT, audit_stack
+from insular.recipes.audit import audit_stack
 from insular.recipes.inputs import Progress
 from insular.recipes.isolation_summary import isolation_summary
+from insular.recipes.run_folder import RESULT
 from insular.recipes.spec import AuditSpec
 from insular.recipes.train_results import IsolationFinding
 from insular.recipes.train_spec import TrainSpec

@@ -1,6 +1,7 @@
 """A private training run as a page: the answer first, then what it rests on."""
 
 from insular.evidence import RunManifest
+from insular.recipes._page_parts import evidence_files, run_sentence
 from insular.recipes._train_answers import answers
 from insular.recipes._train_learning import (
     data_section,
@@ -13,7 +14,7 @@ from insular.recipes._train_release import ledger_section, release_section, repe
 from insular.recipes._train_stack import isolation_section, liveness_section
 from insular.recipes._train_words import not_covered, path_sentence, protected_sentence
 from insular.recipes.train_results import TrainResult
-from insular.reports import EvidenceFile, Page
+from insular.reports import Page
 
 
 def train_page(
@@ -68,19 +69,7 @@ def train_page(
             not_covered(result),
         ),
         sections=tuple(sections),
-        evidence=tuple(
-            EvidenceFile(name=name, sha256=digest)
-            for name, digest in sorted(manifest.files.items())
-            if not name.endswith(".html")
-        ),
-        footer=_footer(manifest),
-    )
-
-
-def _footer(manifest: RunManifest) -> str:
-    """Which run this is, and what is left out."""
-    started = manifest.created_utc.strftime("%Y-%m-%d %H:%M:%S UTC")
-    return (
-        f"Run {manifest.name}, started {started}, insular {manifest.insular_version}. This page is"
-        " private: it shows what the guarantee does not cover. It holds no text of any record."
+        evidence=evidence_files(manifest),
+        footer=f"{run_sentence(manifest)} This page is private: it shows what the guarantee does"
+        " not cover. It holds no text of any record.",
     )

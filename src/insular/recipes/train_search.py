@@ -8,10 +8,11 @@ from hashlib import sha256
 from pathlib import Path
 
 from insular.accounting import ComposedEvent, Event, spend
-from insular.errors import EvidenceError, InsularError, InvalidArgumentError
-from insular.evidence import RunStore, collect_manifest, from_toml, to_toml
+from insular.errors import EvidenceError, InvalidArgumentError
+from insular.evidence import RunStore, from_toml, to_toml
 from insular.recipes.inputs import Progress, silent
-from insular.recipes.train import ADAPTER, LOG, PAGE, RESULT, SPEC_FILE, train_privately
+from insular.recipes.run_folder import PAGE, RESULT, SPEC_FILE, begin_run, run_status
+from insular.recipes.train import ADAPTER, LOG, train_privately
 from insular.recipes.train_budget import Reservation
 from insular.recipes.train_results import Artifact, TrainResult
 from insular.recipes.train_search_draws import RunCount, draw_choices
@@ -70,8 +71,6 @@ def search_privately(
         UnsupportedEventError: If the sampler has no rule under the accountant of selections.
         BudgetExceededError: If the ledger refuses.
         EvidenceError: If ``out`` holds another run.
-        InsularError: If a run could not go on; the folder then says why.
-        KeyboardInterrupt: If interrupted; the search can go on with ``resume``.
     """
     check_searchable(train)
     candidates(search, train)  # refused before anything is read
@@ -85,7 +84,7 @@ def search_privately(
             f"{out} holds a search on another text or model; resume it with the same files."
         )
     store.reopen()
-    try:
+    with run_status(store, stage="search"):
         if store.has_result(RESULT):  # killed while tidying up
             result = store.read_result(RESULT, SearchResult)
         else:
@@ -95,14 +94,6 @@ def search_privately(
         for file in (*(run.log_file for run in result.runs), *(a.file for a in result.artifacts)):
             store.adopt(file)
         store.finish("complete" if result.as_planned else "failed")
-    except KeyboardInterrupt:
-        store.finish("interrupted")
-        raise
-    except InsularError as error:
-        if not store.manifest.finished:
-            store.record_failure("search", str(error))
-            store.finish("failed")
-        raise
     return result
 
 
@@ -293,11 +284,7 @@ def _created(
     command: Sequence[str],
 ) -> RunStore:
     """A new folder with the settings."""
-    manifest = collect_manifest(
-        KIND, out.name, command=tuple(command), inputs=planned.inputs, seed=train.seed
-    )
-    store = RunStore.create(out, manifest)
-    store.write_text(SPEC_FILE, to_toml(train))
+    store = begin_run(KIND, out, train, command=command, inputs=planned.inputs)
     store.write_text(SEARCH_FILE, to_toml(search))
     return store
 

@@ -10,11 +10,11 @@ from torch import nn
 
 from insular.errors import InvalidArgumentError
 from insular.evidence import InputFact, available_cores
-from insular.models.loading import Decoder
 from insular.models.spec import LoraSpec
 from insular.models.structure import trainable
 from insular.recipes.adapted import AdaptedModel, build_adapted
 from insular.recipes.spec import StackName
+from insular.recipes.text import check_context
 from insular.recipes.train_data import TrainingText, prepare_text, read_training_corpus
 from insular.recipes.train_plan import Plan, influence_of, plan_run
 from insular.recipes.train_spec import TrainSpec
@@ -149,7 +149,7 @@ def open_session(spec: TrainSpec, *, progress: Callable[[str], None]) -> Session
         lora=LoraSpec(rank=spec.lora_rank, targets=spec.lora_targets, seed=spec.seed),
         device=spec.device,
         attention=spec.attention,
-        check=partial(_check_context, spec),
+        check=lambda decoder: check_context(spec.tokens, context_tokens=decoder.context_tokens),
         progress=progress,
     )
     text = prepare_text(corpus, adapted.decoder.encode, spec)
@@ -270,12 +270,3 @@ def sampler_of(spec: TrainSpec, n_drawn_from: int, *, public: int, stream: Keyst
         records_per_unit=spec.records_per_owner if spec.sample == "record" else None,
         stream=stream,
     )
-
-
-def _check_context(spec: TrainSpec, decoder: Decoder) -> None:
-    """Refuse records longer than the model's context."""
-    if spec.tokens > decoder.context_tokens:
-        raise InvalidArgumentError(
-            f"tokens must be at most the model's context of {decoder.context_tokens}, got "
-            f"tokens={spec.tokens}; choose a smaller --tokens."
-        )
