@@ -1,7 +1,7 @@
 """Argument checks: the keyword is the name that the error prints."""
 
 import math
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable
 
 from insular.errors import InvalidArgumentError
 
@@ -62,6 +62,27 @@ def one_of(allowed: Collection[str], **values: str) -> None:
         if value not in allowed:
             options = ", ".join(allowed)
             raise InvalidArgumentError(f"{name} must be one of {options}; got {name}={value!r}.")
+
+
+def every(rules: Iterable[Callable[[], object]], *, also: Iterable[str] = ()) -> None:
+    """Check every rule, then refuse once, naming each that is broken.
+
+    Args:
+        rules: Each raises ``InvalidArgumentError`` where it is broken.
+        also: Problems that were found elsewhere; they come last.
+
+    Raises:
+        InvalidArgumentError: With every message, if there is one.
+    """
+    problems = []
+    for rule in rules:
+        try:
+            rule()
+        except InvalidArgumentError as error:
+            problems.append(str(error))
+    problems += also
+    if problems:
+        raise InvalidArgumentError(" ".join(problems))
 
 
 def _is_real(value: object) -> bool:

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Literal, final
 
 from insular import _check
-from insular.errors import InvalidArgumentError
 
 Statistic = Literal["full-vector", "exact-scalar"]
 STATISTICS: dict[Statistic, str] = {
@@ -65,13 +64,6 @@ class ReleaseSpec:
                 if getattr(self, name) is not None
             ),
         )
-        problems = []
-        for rule in rules:
-            try:
-                rule()
-            except InvalidArgumentError as error:
-                problems.append(str(error))
-        if len(set(self.stacks)) < len(self.stacks):
-            problems.append("stacks must be different ones, got one twice.")
-        if problems:
-            raise InvalidArgumentError(" ".join(problems))
+        twice = len(set(self.stacks)) < len(self.stacks)
+        also = ["stacks must be different ones, got one twice."] if twice else []
+        _check.every(rules, also=also)

@@ -5,7 +5,6 @@ from typing import final, get_args
 
 from insular import _check
 from insular.audit.spec import Direction
-from insular.errors import InvalidArgumentError
 
 DIRECTIONS: tuple[Direction, ...] = get_args(Direction)
 
@@ -53,15 +52,9 @@ class TrainingAttackSpec:
             lambda: _check.positive_finite(significance=self.significance, excess=self.excess),
             lambda: _check.probability(significance=self.significance),
         )
-        problems = []
-        for rule in rules:
-            try:
-                rule()
-            except InvalidArgumentError as error:
-                problems.append(str(error))
+        also = []
         if self.stack and not self.audit:
-            problems.append("audit must be given with stack, got none; name its folder.")
+            also.append("audit must be given with stack, got none; name its folder.")
         if self.excess <= 1:
-            problems.append(f"excess must be above 1, got excess={self.excess!r}.")
-        if problems:
-            raise InvalidArgumentError(" ".join(problems))
+            also.append(f"excess must be above 1, got excess={self.excess!r}.")
+        _check.every(rules, also=also)

@@ -1,10 +1,10 @@
 """What one audit run is asked to do, as one TOML file can say it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, final
 
 from insular import _check
-from insular.errors import InvalidArgumentError
 
 StackName = Literal[
     "llm-int8",
@@ -118,13 +118,11 @@ class AuditSpec:
         Raises:
             InvalidArgumentError: Naming each problem.
         """
-        problems = [str(error) for error in self._problems()]
-        if problems:
-            raise InvalidArgumentError(" ".join(problems))
+        _check.every(self._rules())
 
-    def _problems(self) -> list[InvalidArgumentError]:
-        """Every broken rule."""
-        rules = (
+    def _rules(self) -> tuple[Callable[[], object], ...]:
+        """Every rule; each raises where it is broken."""
+        return (
             lambda: _check.one_of(STACKS, stack=self.stack),
             lambda: _check.one_of(ENGINES, gradients=self.gradients),
             lambda: _check.one_of(("record_mean", "token_mean"), loss=self.loss),
@@ -143,13 +141,6 @@ class AuditSpec:
             *(lambda name=name: _check.one_of(STACKS, repairs=name) for name in self.repairs),
             *(lambda name=name: _check.one_of(PARTS, parts=name) for name in self.parts),
         )
-        found = []
-        for rule in rules:
-            try:
-                rule()
-            except InvalidArgumentError as error:
-                found.append(error)
-        return found
 
     def has(self, part: Part) -> bool:
         """Whether a part is to run; localisation needs the pair that sensitivity selects."""

@@ -1,5 +1,6 @@
 """What one private training run is asked to do, as one TOML file can say it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, final
 
@@ -119,20 +120,18 @@ class TrainSpec:
         Raises:
             InvalidArgumentError: Naming each problem.
         """
-        problems = [str(error) for error in self._problems()]
-        if problems:
-            raise InvalidArgumentError(" ".join(problems))
+        _check.every(self._rules())
 
     @property
     def by_owner(self) -> bool:
         """Whether owners are protected, rather than records."""
         return self.unit != "record"
 
-    def _problems(self) -> list[InvalidArgumentError]:
-        """Every broken rule."""
+    def _rules(self) -> tuple[Callable[[], object], ...]:
+        """Every rule; each raises where it is broken."""
         from insular.accounting import RELATIONS  # not needed to show the options of a command
 
-        rules = (
+        return (
             lambda: _check.one_of(BACKBONES, backbone=self.backbone),
             lambda: _check.one_of(("error", "drop", "own"), missing_owner=self.missing_owner),
             lambda: _check.one_of(("error", "truncate", "window"), too_long=self.too_long),
@@ -173,13 +172,6 @@ class TrainSpec:
             self._check_coupling,
             self._check_ledger,
         )
-        found = []
-        for rule in rules:
-            try:
-                rule()
-            except InvalidArgumentError as error:
-                found.append(error)
-        return found
 
     def _check_text(self) -> None:
         """A text must be named."""
