@@ -4,6 +4,18 @@ With two threads this machine's float32 products of fewer than 8 rows round diff
 bitwise comparisons of whole models would compare thread counts.
 """
 
+from collections.abc import Iterator
+
+import pytest
 import torch
 
 torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """A test that leaves more threads behind fails itself, not a later one."""
+    yield
+    left = torch.get_num_threads()
+    torch.set_num_threads(1)
+    assert left == 1

@@ -29,12 +29,9 @@ SEEDS = range(20)
 
 
 @pytest.fixture(autouse=True)
-def one_quiet_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
+def quietly() -> Iterator[None]:
     with quiet_bitsandbytes():
         yield
-    torch.set_num_threads(threads)
 
 
 def verdicts(result: ArmResult) -> dict[str, str]:

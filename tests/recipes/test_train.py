@@ -21,6 +21,7 @@ from insular.errors import (
 )
 from insular.evidence import RunStore
 from insular.evidence.ledger import Amount, Ledger
+from insular.recipes import train
 from insular.recipes.pages import write_page_of
 from insular.recipes.train import train_privately
 from insular.recipes.train_results import TrainResult
@@ -259,6 +260,65 @@ def test_an_interrupted_run_is_charged_once(spec: TrainSpec, tmp_path: Path) -> 
     train_privately(charged, tmp_path / "run", command=COMMAND, resume=True)
     account = Ledger(ledger).status().populations[0].account
     assert (account.n_reserved, account.n_committed) == (0, 1)
+
+
+def test_a_run_killed_between_commit_and_result_ends_with_one_charge(
+    spec: TrainSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that was killed finds its reservation again, even where its charge was committed."""
+    ledger = _ledger(tmp_path)
+    charged = replace(spec, ledger=str(ledger), population="users", noise_seed=-1)
+    with monkeypatch.context() as patch:
+        patch.setattr(train.Reservation, "reference", _killed)
+        with pytest.raises(KeyboardInterrupt):
+            train_privately(charged, tmp_path / "run", command=COMMAND)
+    assert Ledger(ledger).status().populations[0].account.n_committed == 1
+    result = train_privately(charged, tmp_path / "run", command=COMMAND, resume=True)
+    assert result.exit_code == 0
+    account = Ledger(ledger).status().populations[0].account
+    assert (account.n_reserved, account.n_committed) == (0, 1)
+    assert len(Ledger(ledger).history(release="run")) == 2
+
+
+def test_a_run_killed_after_its_result_is_finished_on_resume(
+    spec: TrainSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(RunStore, "adopt", _killed)
+        with pytest.raises(KeyboardInterrupt):
+            train_privately(spec, tmp_path / "run", command=COMMAND)
+    result = train_privately(spec, tmp_path / "run", command=COMMAND, resume=True)
+    store = RunStore.open(tmp_path / "run")
+    assert store.manifest.status == "complete"
+    assert result == store.read_result("results", TrainResult)
+    assert (tmp_path / "run" / "report.html").is_file()
+
+
+def test_no_run_uses_the_reservation_of_another(spec: TrainSpec, tmp_path: Path) -> None:
+    """Planted: a second run of the same name, while the first one lies stopped and reserved."""
+    ledger = _ledger(tmp_path)
+    charged = replace(
+        spec, ledger=str(ledger), population="users", release="tickets", noise_seed=-1
+    )
+    with pytest.raises(KeyboardInterrupt):
+        train_privately(charged, tmp_path / "first", command=COMMAND, progress=Stop(2))
+    with pytest.raises(LedgerError, match="free or reserved by this run"):
+        train_privately(charged, tmp_path / "second", command=COMMAND)
+    assert not (tmp_path / "second" / "releases.jsonl").exists()
+    train_privately(charged, tmp_path / "first", command=COMMAND, resume=True)
+
+
+def test_a_run_leaves_the_process_with_the_threads_that_it_had(
+    spec: TrainSpec, tmp_path: Path
+) -> None:
+    before = torch.get_num_threads()
+    train_privately(replace(spec, threads=before + 1), tmp_path / "run", command=COMMAND)
+    assert torch.get_num_threads() == before
+
+
+def _killed(*given: object, **named: object) -> None:
+    """In place of what a kill kept from happening."""
+    raise KeyboardInterrupt
 
 
 def test_a_ledger_of_another_unit_is_refused(spec: TrainSpec, tmp_path: Path) -> None:

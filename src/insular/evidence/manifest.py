@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from hashlib import sha256
 from typing import Literal, final
 
 from insular.errors import EvidenceError
@@ -95,6 +96,11 @@ class RunManifest:
     """Seed of the run. None if it had none."""
     files: dict[str, str]
     """SHA-256 of each file of the run, by its path in the folder."""
+
+    @property
+    def identity(self) -> str:
+        """Twelve hex digits that tell this run from any other, of its name and its start."""
+        return sha256(f"{self.name} {self.created_utc.isoformat()}".encode()).hexdigest()[:12]
 
     @property
     def finished(self) -> bool:

@@ -12,7 +12,7 @@ from insular.evidence import ArrayRef, RunStore, digest_array
 from insular.recipes.attack_results import ReleaseShard
 from insular.recipes.attack_spec import ReleaseSpec, Statistic
 from insular.recipes.inputs import Progress
-from insular.recipes.parallel import Job
+from insular.recipes.parallel import Job, intra_op_threads
 from insular.recipes.sensitivity import Report
 from insular.recipes.spec import AuditSpec
 from insular.recipes.tasks import Output, Task
@@ -213,22 +213,16 @@ def run_shard(
     """
     import time
 
-    import torch
-
     from insular.audit.release import Releaser, draw_exact_scalar, shard_seed
 
     own = shard_seed(seed, stack=stack, with_record=with_record, shard=shard)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
     started = time.perf_counter()
-    try:
+    with intra_op_threads(1):
         if statistic == "exact-scalar":
             scores = draw_exact_scalar(step.mu, n, with_record=with_record, seed=own)
         else:
             tell = partial(_tell, progress, n)
             scores = Releaser(step).draw(n, with_record=with_record, seed=own, progress=tell)
-    finally:
-        torch.set_num_threads(threads)
     result = ReleaseShard(
         stack=stack,
         with_record=with_record,

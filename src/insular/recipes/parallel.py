@@ -3,7 +3,7 @@
 import contextlib
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
@@ -69,6 +69,26 @@ def run_jobs(
                 finished(name, output)
         lines.put(None)
         listener.join()
+
+
+@contextlib.contextmanager
+def intra_op_threads(n: int) -> Iterator[None]:
+    """Let torch compute with so many threads, and with as many as before afterwards.
+
+    Args:
+        n: Threads inside one operation.
+
+    Yields:
+        Nothing.
+    """
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(n)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _dismiss_workers() -> None:

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast, final
 
+from insular.recipes.parallel import intra_op_threads
 from insular.recipes.spec import AuditSpec, StackName
 
 if TYPE_CHECKING:
@@ -44,19 +45,17 @@ class BuiltStack:
             The subject, with as many threads as the spec says.
         """
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-        import torch
-
         from insular.precision.stock import quiet_bitsandbytes
         from insular.recipes.stacks import build_stack
 
-        torch.set_num_threads(self.spec.threads)
         key = (self.spec, self.name)
-        if key not in _last_built:
-            report("loading")
-            forget_built()  # before the next one is loaded: two models need twice the memory
-            _last_built[key] = build_stack(self.spec, cast(StackName, self.name))[0]
-        with quiet_bitsandbytes():
-            yield _last_built[key]
+        with intra_op_threads(self.spec.threads):
+            if key not in _last_built:
+                report("loading")
+                forget_built()  # before the next one is loaded: two models need twice the memory
+                _last_built[key] = build_stack(self.spec, cast(StackName, self.name))[0]
+            with quiet_bitsandbytes():
+                yield _last_built[key]
 
 
 @final

@@ -10,6 +10,7 @@ from pathlib import Path
 from insular.errors import EvidenceError
 from insular.evidence import (
     RunStore,
+    available_cores,
     decode,
     encode_json,
     to_toml,
@@ -17,6 +18,7 @@ from insular.evidence import (
 )
 from insular.models.adapter import read_adapter, save_adapter
 from insular.recipes.inputs import Progress, silent
+from insular.recipes.parallel import intra_op_threads
 from insular.recipes.run_folder import (
     RESULT,
     SPEC_FILE,
@@ -90,25 +92,18 @@ def train_privately(
     report = progress or silent
     if resume:
         _check_resumable(spec, out)
-    session = open_session(spec, progress=lambda line: report("", line))
-    store = _open(session, out, command=command, resume=resume)
-    with run_status(store, stage="train"):
-        finding = audit_first(
-            spec, out, n_records=len(session.text.rows), command=command, progress=report
-        )
-        reservation = None
-        if spec.ledger:
-            reservation = Reservation(spec, session.plan, release=spec.release or out.name)
-            reservation.reserve()
-        before = public_loss(session.adapted, session.public) if session.public else None
-        watch = LivenessWatch(session.parameters)
-        log, telemetry = _learn(session, store, watch, report=report)
-        result = _finish(session, store, log, watch, telemetry, finding, before=before)
-        result = _settled(result, reservation)
-        store.write_result(RESULT, result)
-        for file in (LOG, TELEMETRY, *(artifact.file for artifact in result.artifacts)):
-            store.adopt(file)
-        store.finish("complete" if result.as_planned else "failed")
+    with intra_op_threads(spec.threads or available_cores()):
+        session = open_session(spec, progress=lambda line: report("", line))
+        store = _open(session, out, command=command, resume=resume)
+        with run_status(store, stage="train"):
+            if store.has_result(RESULT):  # killed after its end
+                result = store.read_result(RESULT, TrainResult)
+            else:
+                result = _trained(session, store, command=command, report=report)
+                store.write_result(RESULT, result)
+            for file in (LOG, TELEMETRY, *(artifact.file for artifact in result.artifacts)):
+                store.adopt(file)
+            store.finish("complete" if result.as_planned else "failed")
     write_page(store)
     return result
 
@@ -138,6 +133,27 @@ def read_spec(store: RunStore) -> TrainSpec:
         The spec of its ``run.toml``.
     """
     return read_settings(store, TrainSpec)
+
+
+def _trained(
+    session: Session, store: RunStore, *, command: Sequence[str], report: Progress
+) -> TrainResult:
+    """Audit, reserve, learn, account, commit."""
+    spec, out = session.spec, store.path
+    finding = audit_first(
+        spec, out, n_records=len(session.text.rows), command=command, progress=report
+    )
+    reservation = None
+    if spec.ledger:
+        reservation = Reservation(
+            spec, session.plan, release=spec.release or out.name, run=store.manifest.identity
+        )
+        reservation.reserve()
+    before = public_loss(session.adapted, session.public) if session.public else None
+    watch = LivenessWatch(session.parameters)
+    log, telemetry = _learn(session, store, watch, report=report)
+    result = _finish(session, store, log, watch, telemetry, finding, before=before)
+    return _settled(result, reservation)
 
 
 def _learn(
@@ -305,7 +321,7 @@ def _check_resumable(spec: TrainSpec, out: Path) -> None:
             f"{out} must hold an unfinished training run to resume, got a {store.manifest.status} "
             f"run ({store.manifest.kind})."
         )
-    if store.has_result(RESULT):
+    if store.has_result(RESULT) and not store.read_result(RESULT, TrainResult).as_planned:
         raise EvidenceError(
             f"{out} holds a run that ended with differences between plan and execution; it cannot "
             "be resumed. Find the cause and start another."

@@ -18,16 +18,19 @@ class Reservation:
 
     Guarantees:
         * Nothing is trained before the reservation is on disk.
-        * A run that was killed finds its reservation again; it is not charged twice.
+        * A run that was killed finds its reservation again, even where its charge was committed;
+          it is not charged twice.
+        * No run uses the reservation of another: a name that is taken is refused.
         * What is committed is at least what was spent and at most what was reserved.
     """
 
-    def __init__(self, spec: TrainSpec, plan: Plan, *, release: str) -> None:
+    def __init__(self, spec: TrainSpec, plan: Plan, *, release: str, run: str) -> None:
         self._ledger = Ledger(spec.ledger)
         self._where = spec.ledger
         self._population = spec.population
         self._release = release
         self._amount = _amount(plan.cost.epsilon, plan.delta)
+        self._note = f"train {run}"
         self._unit, self._relation = plan.unit, plan.relation
 
     def reserve(self) -> None:
@@ -41,13 +44,13 @@ class Reservation:
         entries = self._ledger.history(release=self._release)
         if not entries:
             self._ledger.reserve(
-                self._release, population=self._population, amount=self._amount, note="train"
+                self._release, population=self._population, amount=self._amount, note=self._note
             )
             return
-        last = entries[-1]
-        if last.kind != "reserve" or last.amount != self._amount:
+        first, last = entries[0], entries[-1]
+        if first.note != self._note or first.amount != self._amount or last.kind == "abort":
             raise LedgerError(
-                f"release {self._release} must be reserved for this run, got one that is "
+                f"release {self._release} must be free or reserved by this run, got one that is "
                 f"{last.kind} with {last.amount}; choose another --release."
             )
 
@@ -65,7 +68,7 @@ class Reservation:
         if not self._amount.covers(spent):
             spent = self._amount if Decimal(epsilon) <= self._amount.epsilon else spent
         self._ledger.commit(
-            self._release, amount=spent, artifacts=[a.sha256 for a in artifacts], note="train"
+            self._release, amount=spent, artifacts=[a.sha256 for a in artifacts], note=self._note
         )
 
     def reference(self) -> LedgerEntryRef:

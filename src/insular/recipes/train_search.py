@@ -144,7 +144,9 @@ def _searched(
     reservation, listed = None, candidates(search, train)
     if train.ledger:
         release = train.release or store.path.name
-        reservation = Reservation(train, planned.as_plan, release=release)
+        reservation = Reservation(
+            train, planned.as_plan, release=release, run=store.manifest.identity
+        )
         reservation.reserve()
     draws = _drawn(train, search, store, planned, n_candidates=len(listed))
     results = [

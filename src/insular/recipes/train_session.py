@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import cast, final
 
-import torch
 from torch import nn
 
 from insular.errors import InvalidArgumentError
-from insular.evidence import InputFact, available_cores
+from insular.evidence import InputFact
 from insular.models.spec import LoraSpec
 from insular.models.structure import trainable
 from insular.recipes.adapted import AdaptedModel, build_adapted
@@ -139,7 +138,6 @@ def open_session(spec: TrainSpec, *, progress: Callable[[str], None]) -> Session
     Raises:
         InvalidArgumentError: If the settings do not fit the text or the model.
     """
-    torch.set_num_threads(spec.threads or available_cores())  # as many as the audit runs with
     progress(f"reading {spec.text}")
     corpus = read_training_corpus(spec, progress=progress)
     progress(f"loading {spec.model}")

@@ -12,7 +12,7 @@ from insular.audit.training_attack_results import GameName, GameShard
 from insular.audit.training_game import Mixture, ScoreRule, play, spread
 from insular.errors import UnsupportedEventError
 from insular.evidence import ArrayRef, digest_array
-from insular.recipes.parallel import Job
+from insular.recipes.parallel import Job, intra_op_threads
 from insular.recipes.sensitivity import Report
 from insular.recipes.tasks import Output, Task
 from insular.recipes.train_spec import TrainSpec
@@ -200,12 +200,8 @@ def play_shard(
     """
     import time
 
-    import torch
-
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
     started = time.perf_counter()
-    try:
+    with intra_op_threads(1):
         scores = play(
             game.training(),
             game.scorers,
@@ -214,8 +210,6 @@ def play_shard(
             seed=seed,
             progress=partial(_tell, progress, last - first),
         )
-    finally:
-        torch.set_num_threads(threads)
     result = GameShard(
         game=game.name,
         shard=shard,
