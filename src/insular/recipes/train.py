@@ -184,6 +184,7 @@ def _learn(
         log=log,
         start=start,
     )
+    report("train", f"about {_records_a_step(session):.0f} records a step")
     for seen in loop.run(first_step=step):
         telemetry.append(seen)
         _append_telemetry(folder / TELEMETRY, seen)
@@ -192,6 +193,13 @@ def _learn(
         report("train", f"step {seen.step + 1} of {spec.steps}{loss}")
     report("train", f"done: {len(log.entries())} releases")
     return log.entries(), tuple(telemetry)
+
+
+def _records_a_step(session: Session) -> float:
+    """Mean number of records drawn, which decides how long a step takes."""
+    drawn, data = session.plan.run.divisor, session.text.data
+    by_unit = session.spec.by_owner and session.spec.sample == "unit"
+    return drawn * data.n_records / data.n_units if by_unit else drawn
 
 
 def _checkpoint(
