@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from insular import __version__
-from insular.cli import attack, audit, budget, card, fetch, ledger, replay, report, train
+from insular.cli import attack, audit, budget, card, fetch, hidden, ledger, replay, report, train
 from insular.errors import InsularError
 
 app = typer.Typer(
@@ -25,6 +25,7 @@ app.command("card")(card.card)
 app.command("fetch")(fetch.fetch)
 app.add_typer(attack.app, name="attack")
 app.add_typer(budget.app, name="budget")
+app.add_typer(hidden.app, name="hidden")
 app.add_typer(ledger.commands, name="ledger")
 
 

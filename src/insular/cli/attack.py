@@ -8,6 +8,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from insular.cli.attack_membership import membership
 from insular.cli.one_line_group import OneLineGroup
 from insular.cli.output import JSON_HELP, end, goes_on, print_json
 from insular.cli.spec_options import names
@@ -25,6 +26,7 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
+app.command("membership")(membership)
 
 
 @app.command("power")

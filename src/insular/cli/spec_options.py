@@ -3,10 +3,10 @@
 import ast
 import inspect
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 import typer
 
@@ -15,15 +15,17 @@ from insular.errors import InvalidArgumentError
 T = TypeVar("T")
 
 
-def with_options(spec: type[Any]) -> Callable[[Callable[..., Any]], Any]:
+def with_options(
+    spec: type[Any], *, options: Mapping[str, str] | None = None
+) -> Callable[[Callable[..., Any]], Any]:
     """A decorator that adds one option for each field of ``spec`` to a command.
 
     The command takes them as ``**given``; ``settings`` makes the dataclass of them. A tuple of
-    names is one text with commas on the command line.
+    names or numbers is one text with commas on the command line.
 
     Args:
         spec: A frozen dataclass whose fields have defaults and docstrings.
-        names: Other option names, by field.
+        options: Names of options that are not their field's, by field.
 
     Returns:
         The decorator.
@@ -40,7 +42,10 @@ def with_options(spec: type[Any]) -> Callable[[Callable[..., Any]], Any]:
                 default=_shown(field.default),
                 annotation=Annotated[
                     type(_shown(field.default)),
-                    typer.Option(f"--{field.name.replace('_', '-')}", help=help_of[field.name]),
+                    typer.Option(
+                        f"--{(options or {}).get(field.name, field.name).replace('_', '-')}",
+                        help=help_of[field.name],
+                    ),
                 ],
             )
             for field in fields(spec)
@@ -70,9 +75,9 @@ def settings(
     Raises:
         InvalidArgumentError: If the file cannot be read, or a setting breaks its rule.
     """
-    defaults = {field.name: field.default for field in fields(spec)}  # pyright: ignore[reportArgumentType]
+    kinds = {field.name: _item_type(field.type) for field in fields(spec)}  # pyright: ignore[reportArgumentType]
     values = {
-        name: names(value) if isinstance(defaults[name], tuple) else value
+        name: value if kinds[name] is None else _items(name, value, kinds[name])
         for name, value in given.items()
     }
     if config is None:
@@ -111,7 +116,24 @@ def field_docs(spec: type[Any]) -> dict[str, str]:
 
 def _shown(default: Any) -> Any:
     """A default as the command line takes it."""
-    return ",".join(default) if isinstance(default, tuple) else default
+    return ",".join(f"{item}" for item in default) if isinstance(default, tuple) else default
+
+
+def _item_type(annotation: Any) -> Any:
+    """What a tuple of any length holds; None for any other type."""
+    kinds = get_args(annotation) if get_origin(annotation) is tuple else ()
+    return kinds[0] if len(kinds) == 2 and kinds[1] is Ellipsis else None
+
+
+def _items(name: str, value: str, kind: Any) -> tuple[Any, ...]:
+    """Items separated by commas."""
+    try:
+        return tuple(kind(item) for item in names(value))
+    except ValueError as error:
+        raise InvalidArgumentError(
+            f"{name} must be {'whole ' if kind is int else ''}numbers separated by commas, got "
+            f"{name}={value!r}."
+        ) from error
 
 
 def names(value: str) -> tuple[str, ...]:

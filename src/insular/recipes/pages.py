@@ -8,9 +8,11 @@ from insular.errors import EvidenceError
 from insular.evidence import RunStore
 
 _WRITERS = {
+    "attack.membership": "insular.recipes.attack_membership",
     "attack.release": "insular.recipes.attack",
     "attack.training": "insular.recipes.attack_training",
     "audit.isolation": "insular.recipes.audit",
+    "hidden.sweep": "insular.recipes.hidden_sweep",
     "train": "insular.recipes.train",
 }
 """Kind of a run to the module whose ``write_page`` renders it."""

@@ -2,11 +2,13 @@
 
 from insular.reports.figures.arms import ArmRatio, arms_figure
 from insular.reports.figures.census import CensusBar, census_figure
+from insular.reports.figures.frontier import FrontierPoint, frontier_figure
 from insular.reports.figures.growth import GrowthPoint, growth_figure
 from insular.reports.figures.influence import InfluencePoint, influence_figure
 from insular.reports.figures.intervention import InterventionBar, intervention_figure
 from insular.reports.figures.layer_map import LayerCell, layer_map_figure
 from insular.reports.figures.power import PowerPoint, power_figure
+from insular.reports.figures.predicted import PredictedPoint, predicted_figure
 from insular.reports.figures.sensitivity import SensitivityPoint, sensitivity_figure
 from insular.reports.figures.timing import Outcome, TimeBar, time_figure
 from insular.reports.figures.tradeoff import TradeoffPoint, tradeoff_figure
@@ -14,22 +16,26 @@ from insular.reports.figures.tradeoff import TradeoffPoint, tradeoff_figure
 __all__ = [
     "ArmRatio",
     "CensusBar",
+    "FrontierPoint",
     "GrowthPoint",
     "InfluencePoint",
     "InterventionBar",
     "LayerCell",
     "Outcome",
     "PowerPoint",
+    "PredictedPoint",
     "SensitivityPoint",
     "TimeBar",
     "TradeoffPoint",
     "arms_figure",
     "census_figure",
+    "frontier_figure",
     "growth_figure",
     "influence_figure",
     "intervention_figure",
     "layer_map_figure",
     "power_figure",
+    "predicted_figure",
     "sensitivity_figure",
     "time_figure",
     "tradeoff_figure",

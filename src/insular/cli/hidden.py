@@ -1,0 +1,93 @@
+"""``insular hidden``: what a released hidden state gives away, and what protects it."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from insular.cli.one_line_group import OneLineGroup
+from insular.cli.output import JSON_HELP, end, goes_on, print_json
+from insular.cli.spec_options import settings, with_options
+from insular.recipes.hidden_spec import MECHANISM_KINDS, SweepSpec
+
+app = typer.Typer(
+    cls=OneLineGroup,
+    help="Measure what released hidden states tell of their prompts, and at what use.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+@app.command("sweep")
+@with_options(SweepSpec, options={"kl_nats": "kl"})
+def sweep(
+    context: typer.Context,
+    config: Annotated[
+        Path | None, typer.Option(help="Take all settings from this TOML file.")
+    ] = None,
+    states: Annotated[
+        Path | None,
+        typer.Option(help="Folder of extracted states, to share between runs; else within --out."),
+    ] = None,
+    workers: Annotated[int, typer.Option(help="Processes; 0: one a core.")] = 0,
+    out: Annotated[Path | None, typer.Option(help="Folder of the evidence.")] = None,
+    json: Annotated[str, typer.Option("--json", help=JSON_HELP)] = "",
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    list_mechanisms: Annotated[
+        bool, typer.Option("--list", help="List the mechanisms and stop.")
+    ] = False,
+    **given: Any,
+) -> None:
+    """Release states by every mechanism at equal measured KL, and attack them.
+
+    Exit code 0: each layer has a release that is useful and private. 1: a layer has none. 2:
+    nothing could be measured.
+    """
+    from insular.evidence import default_run_path
+
+    if list_mechanisms:
+        from insular.reports.terminal import results_console, table
+
+        rows = list(MECHANISM_KINDS.items())
+        results_console().print(table(("Mechanism", "What it does"), rows))
+        raise typer.Exit
+    spec = settings(SweepSpec, given, context, config)
+    folder = out or default_run_path(Path("runs"), "hidden")
+    end(
+        lambda: _sweep(spec, folder, states, workers=workers, json=json, quiet=quiet),
+        interrupted=goes_on(folder),
+    )
+
+
+def _sweep(
+    spec: SweepSpec, folder: Path, states: Path | None, *, workers: int, json: str, quiet: bool
+) -> int:
+    """Sweep, print, and give the exit code."""
+    from insular.cli.progress import TaskProgress
+    from insular.evidence import available_cores
+    from insular.recipes.hidden_sweep import sweep_hidden
+    from insular.recipes.hidden_sweep_summary import sweep_blocks
+    from insular.recipes.run_folder import PAGE
+    from insular.reports.terminal import results_console
+
+    lines = {
+        "states": -(-spec.bank // 256) + -(-spec.fit // 256),
+        "layers": len(spec.layers),
+        "cells": len(spec.layers) * len(spec.chosen) * len(spec.kl_nats) * spec.repeats,
+    }
+    with TaskProgress(lambda task: lines[task], quiet=quiet) as progress:
+        result = sweep_hidden(
+            spec,
+            folder,
+            states=states,
+            command=tuple(sys.argv),
+            workers=workers or available_cores(),
+            progress=progress,
+        )
+    if not print_json(result, json):
+        console = results_console()
+        for block in sweep_blocks(result):
+            console.print(block)
+        console.print(f"Page:   {folder / PAGE}", soft_wrap=True)
+    return result.exit_code
