@@ -1,0 +1,1 @@
+"""Released hidden states: extraction, geometry, release mechanisms, utility and attackers."""

@@ -1,0 +1,142 @@
+"""What every run on hidden states does first: model, prompts, folder, states."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+from insular.evidence import InputFact, RunStore
+from insular.recipes.hidden_bench import Bench, forget_bench
+from insular.recipes.hidden_spec import SweepSpec
+from insular.recipes.hidden_states import States, prepare_states
+from insular.recipes.inputs import Progress
+from insular.recipes.parallel import intra_op_threads
+from insular.recipes.run_folder import begin_or_continue, run_status
+from insular.recipes.tasks import Task, run_tasks
+
+STATES = "states"
+"""Folder of the states within a run's, unless another one is named."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class HiddenRun:
+    """A run whose states are there."""
+
+    store: RunStore
+    """Its folder."""
+    folder: Path
+    """Folder of its states."""
+    states: States
+    """The states."""
+    model_digest: str
+    """Digest of the model's files."""
+    workers: int
+    """Processes that may work side by side."""
+    report: Progress
+    """Progress of the whole run."""
+
+    def run(self, tasks: list[Task], name: str) -> list[Any]:
+        """Run tasks under one line of progress.
+
+        Args:
+            tasks: The tasks.
+            name: Name of the line.
+
+        Returns:
+            Every result, in the order of the tasks.
+        """
+        told = _counted(name, len(tasks), self.report)
+        return run_tasks(tasks, self.store, workers=self.workers, progress=told)
+
+
+@contextmanager
+def hidden_run(
+    kind: str,
+    spec: SweepSpec,
+    out: Path,
+    *,
+    states: Path | None,
+    command: Sequence[str],
+    workers: int,
+    report: Progress,
+) -> Iterator[HiddenRun]:
+    """Open a run, extract what is missing of its states, and finish it when the work is done.
+
+    Args:
+        kind: What runs.
+        spec: The settings.
+        out: Folder of the evidence: new, empty, or an unfinished run of the same spec.
+        states: Folder of the states; None for one within ``out``.
+        command: The command as typed, for the manifest.
+        workers: Processes, of one thread each.
+        report: Called from this process.
+
+    Yields:
+        The run.
+
+    Raises:
+        InvalidArgumentError: If a layer is none of the model's.
+        RecordError: If the text has too few prompts.
+        EvidenceError: If a folder holds something else.
+    """
+    bench, facts = _inputs(spec, workers, report)
+    store = begin_or_continue(
+        kind,
+        out,
+        spec,
+        command=command,
+        inputs=facts,
+        other="another text or model",
+        repeat="with the same options",
+    )
+    folder = states or out / STATES
+    with run_status(store, stage=kind):
+        with intra_op_threads(workers):
+            extracted = prepare_states(
+                spec,
+                folder,
+                bench.prompts,
+                decoder=bench.decoder,
+                split=bench.split,
+                command=command,
+                progress=lambda line: report("states", line),
+            )
+        report("states", "done")
+        digest = bench.decoder.digest
+        forget_bench()
+        del bench  # workers hold models of their own
+        yield HiddenRun(
+            store=store,
+            folder=folder,
+            states=extracted,
+            model_digest=digest,
+            workers=workers,
+            report=report,
+        )
+        store.finish("complete")
+
+
+def _inputs(spec: SweepSpec, workers: int, report: Progress) -> tuple[Bench, tuple[InputFact, ...]]:
+    """Load the model and choose the prompts: what is wrong with either fails first."""
+    bench = Bench(spec, Path())
+    report("", f"loading {spec.model}")
+    with intra_op_threads(workers):
+        bench.split.check_layers(*spec.layers)
+    report("", f"reading {spec.text}")
+    model = InputFact(name="model", source=spec.model, sha256=bench.decoder.digest)
+    return bench, (bench.prompts.fact, model)
+
+
+def _counted(name: str, n: int, report: Progress) -> Callable[[str, str], None]:
+    """Progress that counts tasks instead of naming each."""
+    done = 0
+
+    def tell(task: str, line: str) -> None:
+        nonlocal done
+        if line.startswith("done"):
+            done += 1
+            report(name, "done" if done == n else f"{done} of {n}")
+
+    return tell

@@ -1,0 +1,255 @@
+"""A sweep over release mechanisms as a page: answer, frontier, layers, what was foretold, cells."""
+
+from insular.evidence import RunManifest
+from insular.recipes._hidden_words import (
+    FAMILIES,
+    METHOD,
+    answer_sentences,
+    clean_sentence,
+    low_rank_sentence,
+    prediction_sentences,
+)
+from insular.recipes._numbers import amount, cited, place
+from insular.recipes._page_parts import evidence_files, repeat_attack, run_sentence
+from insular.recipes.hidden_results import SweepCell, SweepResult
+from insular.reports import (
+    Block,
+    Cell,
+    Figure,
+    FrontierPoint,
+    Page,
+    Points,
+    PredictedPoint,
+    Section,
+    Table,
+    VerdictKind,
+    frontier_figure,
+    paragraph,
+    predicted_figure,
+)
+
+_KINDS: dict[int, VerdictKind] = {0: "good", 1: "bad", 2: "open"}
+
+
+def sweep_page(result: SweepResult, manifest: RunManifest) -> Page:
+    """Turn a sweep into the content of a page.
+
+    Guarantees:
+        * The first paragraphs say for each layer which release to take, or that there is none.
+        * Every statistic of a layer stands beside its null and its split halves.
+        * Top-1 never stands without the size of the bank.
+
+    Args:
+        result: What was found; written beside the page as ``results.json``.
+        manifest: The run that found it.
+
+    Returns:
+        The page, for :func:`insular.reports.render`.
+    """
+    code = result.exit_code
+    verdict = {
+        0: "Each layer has a useful and private release",
+        1: "No release is both useful and private"
+        if not result.in_the_middle
+        else "Not every layer has a useful and private release",
+        2: "Nothing was measured",
+    }[code]
+    return Page(
+        title=f"Hidden states of {result.model}",
+        verdict=verdict,
+        verdict_kind=_KINDS[code],
+        lead=tuple(map(paragraph, (*answer_sentences(result), clean_sentence(result)))),
+        sections=(
+            _frontier(result),
+            _layers(result),
+            _winners(result),
+            _foretold(result),
+            _cells(result),
+            Section(heading="What was done", blocks=(Points(items=METHOD),)),
+            repeat_attack(manifest, speeds=_speeds(result)),
+        ),
+        evidence=evidence_files(manifest),
+        footer=f"{run_sentence(manifest)} No record text is on this page.",
+    )
+
+
+def _frontier(result: SweepResult) -> Section:
+    """Use against risk, layer by layer."""
+    blocks: list[Block] = []
+    for layer in result.layers:
+        points = [
+            FrontierPoint(family=FAMILIES[cell.mechanism], agreement=cell.agreement, top1=cell.top1)
+            for cell in result.attacked
+            if cell.layer == layer.layer and cell.agreement is not None and cell.top1 is not None
+        ]
+        if points:
+            blocks.append(
+                Figure(
+                    svg=frontier_figure(points, agreement=result.agreement, top1=result.top1),
+                    caption=(
+                        f"Layer {layer.layer}, bank of {result.n_candidates:,}. A release that is "
+                        "useful and private would lie in the shaded corner."
+                    ),
+                    alt=(
+                        f"{len(points)} releases of layer {layer.layer}: share of next tokens kept "
+                        "against share of prompts found."
+                    ),
+                    source=place("cells"),
+                )
+            )
+    text = low_rank_sentence(result)
+    if text:
+        blocks.append(paragraph(text))
+    return Section(heading="Use against risk", blocks=tuple(blocks))
+
+
+def _layers(result: SweepResult) -> Section:
+    """Geometry of each layer, beside null and halves."""
+    rows: list[tuple[Cell, ...]] = []
+    for i, layer in enumerate(result.layers):
+        for name, words in (
+            ("fisher_energy", f"E_k, k = {layer.geometry.rank}"),
+            ("coupling", "coupling"),
+            ("effective_rank", "effective rank, r_95/d"),
+            ("euclidean_gain", "gain, plain attacker"),
+            ("adaptive_gain", "gain, aware attacker (G_mah)"),
+            ("projector_bound", "projector bound on it"),
+        ):
+            number = getattr(layer.geometry, name)
+            rows.append(
+                (
+                    str(layer.layer),
+                    words,
+                    cited(f"{number.value:.3g}", "layers", i, "geometry", name, "value"),
+                    f"{number.halves[0]:.3g}, {number.halves[1]:.3g}",
+                    f"{number.null.mean:.3g} ({number.null.lowest:.3g} to "
+                    f"{number.null.highest:.3g})",
+                    "yes" if number.beyond_null else "no",
+                )
+            )
+    table = Table(
+        caption=(
+            "The null has rows of the same number, size and lengths without structure; a number "
+            "that it reaches says nothing of the model."
+        ),
+        columns=("Layer", "Number", "Value", "Split halves", "Null", "Beyond it"),
+        rows=tuple(rows),
+        numeric=(0, 2),
+        source=place("layers"),
+    )
+    return Section(heading="Layers before any release", blocks=(table, *_facts(result)))
+
+
+def _facts(result: SweepResult) -> tuple[Block, ...]:
+    """First tokens, massive coordinates, and the gain that would be needed."""
+    items = []
+    for layer in result.layers:
+        facts, geometry = layer.facts, layer.geometry
+        other = facts.other_token_norm
+        first = "" if other is None else (
+            f"; the first token's state is {facts.first_token_norm / other:.1f} times as long as "
+            "others"
+        )  # fmt: skip
+        needed = ", ".join(f"{gain:.0f} at {kl:g}" for kl, gain in layer.gain_needed)
+        items.append(
+            f"Layer {layer.layer}: {len(facts.massive)} massive coordinates{first}; 1% of the "
+            f"gradients carry {geometry.heaviest_gradients_share:.0%} of the Fisher trace. Gain "
+            f"over isotropic noise that would hide prompts, at each KL in nats: {needed}; the "
+            f"best covariance gains {geometry.adaptive_gain.value:.1f}."
+        )
+    return (Points(items=tuple(items)),)
+
+
+def _winners(result: SweepResult) -> Section:
+    """The best mechanisms."""
+    rows = tuple(
+        (
+            str(winner.layer),
+            "measured KL" if winner.matched == "kl" else "epsilon",
+            f"{winner.value:g}",
+            ", ".join(winner.mechanisms),
+            cited(f"{winner.measure:.3g}", "winners", i, "measure"),
+            str(winner.n_compared),
+        )
+        for i, winner in enumerate(result.winners)
+    )
+    table = Table(
+        caption=(
+            "At equal KL: least top-1 of the best attacker, with all whose interval reaches it. At "
+            f"equal epsilon (typical pair, delta {result.delta:g}): least KL, within a tenth."
+        ),
+        columns=("Layer", "Equal", "Value", "Best, and as good", "Top-1 or KL", "Compared"),
+        rows=rows,
+        numeric=(0, 2, 4, 5),
+        folded=True,
+        source=place("winners"),
+    )
+    return Section(heading="Best mechanisms", blocks=(table,))
+
+
+def _foretold(result: SweepResult) -> Section:
+    """Predicted against measured retrieval."""
+    points = [
+        PredictedPoint(
+            family=FAMILIES[cell.mechanism],
+            predicted=cell.predicted_top1,
+            measured=cell.attacks[-1].top_1.value,
+        )
+        for cell in result.attacked
+        if cell.predicted_top1 is not None
+    ]
+    blocks: list[Block] = [Points(items=prediction_sentences(result))]
+    if points:
+        blocks.append(
+            Figure(
+                svg=predicted_figure(points),
+                caption=(
+                    "Top-1 of the attacker who knows the mechanism, from distances alone and as "
+                    "measured."
+                ),
+                alt=f"{len(points)} releases: predicted against measured top-1.",
+                source=place("cells"),
+            )
+        )
+    return Section(heading="What was foretold before any attack", blocks=tuple(blocks))
+
+
+def _cells(result: SweepResult) -> Section:
+    """Every cell."""
+    table = Table(
+        caption=f"Every cell; {result.cells_file} has the same, one row for each attacker.",
+        columns=("Layer", "Mechanism", "KL target", "KL held out", "Agreement", "Plain", "Subspace",
+                 "Aware", "Foretold", "Epsilon"),
+        rows=tuple(_row(i, cell) for i, cell in enumerate(result.cells)),
+        numeric=(0, 2, 3, 4, 5, 6, 7, 8, 9),
+        folded=True,
+        source=place("cells"),
+    )  # fmt: skip
+    return Section(heading="Every cell", blocks=(table,))
+
+
+def _row(i: int, cell: SweepCell) -> tuple[Cell, ...]:
+    """One cell."""
+    start: tuple[Cell, ...] = (str(cell.layer), cell.mechanism, f"{cell.target_kl_nats:g}")
+    if cell.utility is None:
+        return (*start, cell.status, *[""] * 6)
+    kl = cell.utility.kl_nats
+    return (
+        *start,
+        cited(f"{kl.mean:.3g} ({kl.low:.2g} to {kl.high:.2g})", "cells", i, "utility/kl_nats"),
+        cited(f"{cell.agreement:.3f}", "cells", i, "utility/agreement"),
+        *(
+            cited(f"{attack.top_1.value:.3f}", "cells", i, "attacks", j, "top_1")
+            for j, attack in enumerate(cell.attacks)
+        ),
+        amount(cell.predicted_top1) if cell.predicted_top1 is not None else "",
+        amount(cell.epsilon) if cell.epsilon is not None else "none",
+    )
+
+
+def _speeds(result: SweepResult) -> tuple[tuple[str, str], ...]:
+    """How long cells took."""
+    seconds = sorted(cell.seconds for cell in result.cells)
+    if not seconds:
+        return ()
+    return (("cell", f"{seconds[len(seconds) // 2]:.1f} s, median of {len(seconds)}"),)
