@@ -39,7 +39,7 @@ from insular.training.contributions import clipped_sum
 from insular.training.gradients import HookGradients, forward_losses
 from insular.training.noise import GaussianNoise
 from insular.training.optimisers import DpAdamW
-from insular.training.randomness import SecureStream
+from insular.mechanisms.keystream import SecureStream
 from precision import public_batch, sharing_copy
 
 Step = Callable[[], None]

@@ -24,7 +24,7 @@ from insular.training.executed_log import ExecutedLog
 from insular.training.gradients import HookGradients
 from insular.training.noise import GaussianNoise
 from insular.training.optimisers import DpAdamW
-from insular.training.randomness import SecureStream
+from insular.mechanisms.keystream import SecureStream
 from insular.training.sampled_events import event_of
 from insular.training.sampling import PoissonSampler
 

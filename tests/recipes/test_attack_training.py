@@ -47,7 +47,7 @@ from insular.training.clipping import FlatClipping
 from insular.training.contributions import ClippedSum
 from insular.training.gradients import HookGradients
 from insular.training.noise import GaussianNoise, NoiseDraw
-from insular.training.randomness import Keystream, SeededStream
+from insular.mechanisms.keystream import Keystream, SeededStream
 from insular.training.results import PlannedRun
 from insular.training.sampling import ShuffledSampler
 

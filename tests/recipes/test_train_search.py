@@ -33,7 +33,7 @@ from insular.recipes.train_search_summary import search_blocks
 from insular.recipes.train_spec import TrainSpec
 from insular.reports.terminal import results_console
 from insular.training.noise import GaussianNoise, NoiseDraw
-from insular.training.randomness import SecureStream, SeededStream
+from insular.mechanisms.keystream import SecureStream, SeededStream
 
 from .train_inputs import tiny_train, user_tickets
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from insular.errors import InvalidArgumentError
+from insular.mechanisms.keystream import SecureStream, SeededStream
 from insular.training.noise import GaussianNoise, NoiseDraw, grid_of, rounding_excess
-from insular.training.randomness import SecureStream, SeededStream
 
 N = 4096
 
@@ -154,13 +154,13 @@ def test_the_given_sum_is_left_as_it_was_and_odd_sizes_work() -> None:
 
 
 def test_the_tail_reaches_as_far_as_the_words_do() -> None:
-    from insular.training.noise import _box_muller
+    from insular.mechanisms.normals import standard_normals
 
     words = np.zeros((3, 1), dtype=np.uint64)
-    farthest = _box_muller(words)
+    farthest = standard_normals(words)
     assert farthest[0] == pytest.approx(math.sqrt(2 * 129 * math.log(2)))
     words[:2] = np.iinfo(np.uint64).max
-    assert np.abs(_box_muller(words)).max() < 1e-7
+    assert np.abs(standard_normals(words)).max() < 1e-7
 
 
 def test_bad_arguments() -> None:

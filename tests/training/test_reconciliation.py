@@ -13,9 +13,9 @@ from insular.accounting import (
     RepeatedEvent,
     spend,
 )
+from insular.mechanisms.keystream import SeededStream
 from insular.training.executed_log import ExecutedLog
 from insular.training.noise import GaussianNoise
-from insular.training.randomness import SeededStream
 from insular.training.reconciliation import executed_run
 from insular.training.results import ExecutedRun, PlannedRun, ReleaseEntry, SamplerFacts
 from insular.training.sampling import (

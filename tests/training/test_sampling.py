@@ -23,8 +23,8 @@ from insular.accounting import (
     spend,
 )
 from insular.errors import InvalidArgumentError, UnsupportedEventError
+from insular.mechanisms.keystream import Keystream, SecureStream, SeededStream
 from insular.training.noise import GaussianNoise
-from insular.training.randomness import Keystream, SecureStream, SeededStream
 from insular.training.results import SamplerFacts
 from insular.training.sampled_events import entries_of, event_of, planned_entries
 from insular.training.sampling import (

@@ -60,6 +60,56 @@ def sweep(
     )
 
 
+@app.command("fit")
+@with_options(SweepSpec, options={"kl_nats": "kl", "layers": "layer", "mechanisms": "mechanism"})
+def fit(
+    context: typer.Context,
+    config: Annotated[
+        Path | None, typer.Option(help="Take all settings from this TOML file.")
+    ] = None,
+    states: Annotated[
+        Path | None,
+        typer.Option(help="Folder of extracted states, to share between runs; else within --out."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the evidence, with release.safetensors in it.")
+    ] = None,
+    json: Annotated[str, typer.Option("--json", help=JSON_HELP)] = "",
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    **given: Any,
+) -> None:
+    """Fit one mechanism to one layer, scale it to a measured KL, attack it and save it.
+
+    Exit code 0: it is useful and private. 1: it is saved, but is not. 2: it could not be made.
+    """
+    from insular.evidence import default_run_path
+
+    spec = settings(SweepSpec, given, context, config)
+    folder = out or default_run_path(Path("runs"), "hidden-fit")
+    end(
+        lambda: _fit(spec, folder, states, json=json, quiet=quiet),
+        interrupted=goes_on(folder),
+    )
+
+
+def _fit(spec: SweepSpec, folder: Path, states: Path | None, *, json: str, quiet: bool) -> int:
+    """Fit, print, and give the exit code."""
+    from insular.cli.progress import TaskProgress
+    from insular.recipes._hidden_words import cell_words
+    from insular.recipes.hidden_fit import RELEASE, fit_release
+    from insular.reports.terminal import results_console
+
+    lines = {"states": -(-spec.bank // 256) + -(-spec.fit // 256), "fit": 1}
+    with TaskProgress(lambda task: lines[task], quiet=quiet) as progress:
+        cell = fit_release(spec, folder, states=states, command=tuple(sys.argv), progress=progress)
+    if not print_json(cell, json):
+        console = results_console()
+        console.print(f"Layer {cell.layer}: {cell_words(cell)} among {spec.bank:,} candidates.")
+        console.print(f"Release: {folder / RELEASE}", soft_wrap=True)
+    assert cell.agreement is not None and cell.top1 is not None
+    return 0 if cell.agreement >= spec.agreement and cell.top1 <= spec.top1 else 1
+
+
 def _sweep(
     spec: SweepSpec, folder: Path, states: Path | None, *, workers: int, json: str, quiet: bool
 ) -> int:

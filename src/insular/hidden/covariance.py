@@ -10,6 +10,7 @@ from torch import Tensor
 
 from insular import _check
 from insular.errors import InvalidArgumentError
+from insular.hidden.draws import Draws, normal
 
 
 class PsdMatrix(ABC):
@@ -50,7 +51,7 @@ class PsdMatrix(ABC):
         """Each row times S."""
 
     @abstractmethod
-    def sample(self, n: int, *, generator: torch.Generator) -> Float[Tensor, "record hidden"]:
+    def sample(self, n: int, *, generator: Draws) -> Float[Tensor, "record hidden"]:
         """Independent Gaussian rows of covariance S."""
 
     @abstractmethod
@@ -125,9 +126,9 @@ class DiagonalMatrix(PsdMatrix):
         """Each row times S."""
         return rows * self.variances
 
-    def sample(self, n: int, *, generator: torch.Generator) -> Float[Tensor, "record hidden"]:
+    def sample(self, n: int, *, generator: Draws) -> Float[Tensor, "record hidden"]:
         """Independent Gaussian rows of covariance S."""
-        return normal_rows(n, self.hidden_size, generator) * self.variances.sqrt()
+        return normal(n, self.hidden_size, generator) * self.variances.sqrt()
 
     def whiten(self, rows: Float[Tensor, "record hidden"]) -> Float[Tensor, "record rank"]:
         """Coordinates whose squared length is ``x' S^+ x``: what a row is within S's range."""
@@ -137,18 +138,3 @@ class DiagonalMatrix(PsdMatrix):
     def null_part(self, rows: Float[Tensor, "record hidden"]) -> Float[Tensor, "record rank"]:
         """Coordinates of each row in the null space of S, without columns where there is none."""
         return rows[:, self.variances == 0]
-
-
-def normal_rows(n: int, size: int, generator: torch.Generator) -> Float[Tensor, "record hidden"]:
-    """Standard normal rows in float64.
-
-    Args:
-        n: Rows.
-        size: Numbers in a row.
-        generator: Source of randomness.
-
-    Returns:
-        The rows.
-    """
-    _check.at_least(0, n=n)
-    return torch.randn((n, size), dtype=torch.float64, generator=generator)

@@ -15,7 +15,8 @@ from torch import Tensor
 from insular import _check
 from insular.errors import InvalidArgumentError
 from insular.hidden._rows import checked_rows
-from insular.hidden.covariance import PsdMatrix, normal_rows
+from insular.hidden.covariance import PsdMatrix
+from insular.hidden.draws import Draws, normal
 
 EPS = torch.finfo(torch.float64).eps
 
@@ -94,12 +95,12 @@ class SpectralMatrix(PsdMatrix):
         inside = ((rows @ self.vectors) * (self.values - self.rest)) @ self.vectors.T
         return inside if self.rest == 0 else inside + self.rest * rows
 
-    def sample(self, n: int, *, generator: torch.Generator) -> Float[Tensor, "record hidden"]:
+    def sample(self, n: int, *, generator: Draws) -> Float[Tensor, "record hidden"]:
         """Independent Gaussian rows of covariance S."""
         if self.rest > 0:
-            drawn = normal_rows(n, self.hidden_size, generator)
+            drawn = normal(n, self.hidden_size, generator)
             return self.mapped(torch.sqrt).apply(drawn)
-        drawn = normal_rows(n, len(self.values), generator)
+        drawn = normal(n, len(self.values), generator)
         return (drawn * self.values.sqrt()) @ self.vectors.T
 
     def whiten(self, rows: Float[Tensor, "record hidden"]) -> Float[Tensor, "record rank"]:

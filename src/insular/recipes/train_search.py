@@ -10,6 +10,7 @@ from pathlib import Path
 from insular.accounting import ComposedEvent, Event, spend
 from insular.errors import EvidenceError, InvalidArgumentError
 from insular.evidence import RunStore, from_toml, to_toml
+from insular.mechanisms.keystream import SecureStream, SeededStream
 from insular.recipes.inputs import Progress, silent
 from insular.recipes.run_folder import PAGE, RESULT, SPEC_FILE, begin_run, run_status
 from insular.recipes.train import ADAPTER, LOG, train_privately
@@ -26,7 +27,6 @@ from insular.recipes.train_search_spec import (
     run_spec,
 )
 from insular.recipes.train_spec import TrainSpec
-from insular.training.randomness import SecureStream, SeededStream
 
 KIND = "train.search"
 SEARCH_FILE = "search.toml"

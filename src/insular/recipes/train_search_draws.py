@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 from typing import final
 
-from insular.training.randomness import Keystream
+from insular.mechanisms.keystream import Keystream
 
 _LEAST_MASS = 2.0**-64
 

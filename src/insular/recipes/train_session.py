@@ -9,6 +9,7 @@ from torch import nn
 
 from insular.errors import InvalidArgumentError
 from insular.evidence import InputFact
+from insular.mechanisms.keystream import Keystream, SecureStream, SeededStream
 from insular.models.spec import LoraSpec
 from insular.models.structure import trainable
 from insular.recipes.adapted import AdaptedModel, build_adapted
@@ -25,7 +26,6 @@ from insular.training.contributions import ClippedSum, clipped_sum
 from insular.training.gradients import GradientEngine, HookGradients
 from insular.training.noise import GaussianNoise
 from insular.training.optimisers import DpAdamW, DpSgd, Optimiser
-from insular.training.randomness import Keystream, SecureStream, SeededStream
 from insular.training.sampling import (
     FullBatchSampler,
     PoissonSampler,

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from insular.mechanisms.keystream import Keystream, SeededStream
 from insular.recipes.train_session import sampler_of
 from insular.recipes.train_spec import TrainSpec
 from insular.training.batching import Units
@@ -20,7 +21,6 @@ from insular.training.liveness import LivenessWatch
 from insular.training.loop import PrivateLoop
 from insular.training.noise import GaussianNoise
 from insular.training.optimisers import Optimiser
-from insular.training.randomness import Keystream, SeededStream
 from insular.training.results import PlannedRun
 from insular.training.sampling import Sampler
 

@@ -6,13 +6,14 @@ from typing import final
 
 import numpy as np
 import torch
-from jaxtyping import Float, Float64, UInt64
+from jaxtyping import Float, Float64
 from torch import Tensor
 
 from insular import _check
 from insular.accounting import NoiseSource
 from insular.errors import InvalidArgumentError
-from insular.training.randomness import Keystream
+from insular.mechanisms.keystream import Keystream
+from insular.mechanisms.normals import WORDS_A_PAIR, standard_normals
 
 GRID_BITS = 30
 """The grid is the power of two at or below the noise's standard deviation over 2 to this."""
@@ -92,8 +93,9 @@ class GaussianNoise:
         _check.at_least(1, n_params=n_params)
         grid = grid_of(noise_std)
         n_pairs = (n_params + 1) // 2
-        words = self._stream.words(3 * n_pairs, purpose="noise", step=step, start=start)
-        values = _box_muller(words.reshape(3, n_pairs))[:n_params]
+        words = self._stream.words(WORDS_A_PAIR * n_pairs, purpose="noise", step=step, start=start)
+        columns = words.reshape(WORDS_A_PAIR, n_pairs)
+        values = standard_normals(columns, cosine=_cosine, sine=_sine)[:n_params]
         values *= noise_std / grid
         np.rint(values, out=values)
         values *= grid
@@ -168,27 +170,11 @@ def rounding_excess(noise_std: float, *, n_params: int) -> float:
     return grid_of(noise_std) * math.sqrt(n_params)
 
 
-def _box_muller(words: UInt64[np.ndarray, "3 pair"]) -> Float64[np.ndarray, " param"]:
-    """Standard normal numbers, two for each column."""
-    # The radius takes 128 bits. With 64, radii above 7 would leave grid cells that no word reaches,
-    # once in some 10^11 pairs, and a value beside such a hole tells what was added.
-    n_pairs = words.shape[1]
-    found = np.empty(2 * n_pairs)
-    radius, angle = np.empty(n_pairs), np.empty(n_pairs)
-    np.copyto(radius, words[0], casting="unsafe")
-    np.copyto(angle, words[1], casting="unsafe")  # for a moment: the low words of the radius
-    angle += 0.5
-    angle *= 2.0**-64
-    radius += angle
-    radius *= 2.0**-64  # above 0, at most 1
-    np.log(radius, out=radius)
-    radius *= -2.0
-    np.sqrt(radius, out=radius)
-    np.copyto(angle, words[2] >> np.uint64(11), casting="unsafe")
-    angle *= 2 * math.pi * 2.0**-53
-    turned = torch.from_numpy(angle)  # numpy's cosine of float64 is several times slower
-    torch.cos(turned, out=torch.from_numpy(found[:n_pairs]))
-    torch.sin(turned, out=torch.from_numpy(found[n_pairs:]))
-    found[:n_pairs] *= radius
-    found[n_pairs:] *= radius
-    return found
+def _cosine(angle: Float64[np.ndarray, " pair"], found: Float64[np.ndarray, " pair"]) -> None:
+    """Torch's, which is several times faster than numpy's."""
+    torch.cos(torch.from_numpy(angle), out=torch.from_numpy(found))
+
+
+def _sine(angle: Float64[np.ndarray, " pair"], found: Float64[np.ndarray, " pair"]) -> None:
+    """The same for the sine."""
+    torch.sin(torch.from_numpy(angle), out=torch.from_numpy(found))

@@ -10,7 +10,7 @@ from jaxtyping import UInt64
 from insular import _check
 from insular.accounting.rates import check_sampling_prob, sampling_prob_of
 from insular.errors import InvalidArgumentError
-from insular.training.randomness import Keystream
+from insular.mechanisms.keystream import Keystream
 from insular.training.results import SamplerFacts
 
 

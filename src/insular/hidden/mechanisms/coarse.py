@@ -16,6 +16,7 @@ from insular import _check
 from insular.errors import InvalidArgumentError
 from insular.hidden._rows import checked_rows
 from insular.hidden.covariance import DiagonalMatrix
+from insular.hidden.draws import Draws, even
 from insular.hidden.mechanisms.interface import Release, ReleaseMechanism, Seen
 from insular.hidden.release_geometry import ReleaseGeometry
 
@@ -46,7 +47,7 @@ class QuantizedRelease(Release):
         return float(torch.linalg.norm(self.steps))
 
     def sample(
-        self, states: Float[Tensor, "record hidden"], *, generator: torch.Generator
+        self, states: Float[Tensor, "record hidden"], *, generator: Draws
     ) -> Float[Tensor, "record hidden"]:
         """Round each state; the generator is not used."""
         rows = checked_rows(states, name="states", hidden_size=self.hidden_size)
@@ -139,11 +140,11 @@ class DropoutRelease(Release):
         return DiagonalMatrix(variances=self.odds * self.mean_square)
 
     def sample(
-        self, states: Float[Tensor, "record hidden"], *, generator: torch.Generator
+        self, states: Float[Tensor, "record hidden"], *, generator: Draws
     ) -> Float[Tensor, "record hidden"]:
         """Drop coordinates of each state afresh."""
         rows = checked_rows(states, name="states", hidden_size=self.hidden_size)
-        drawn = torch.rand(rows.shape, dtype=torch.float64, generator=generator)
+        drawn = even(len(rows), self.hidden_size, generator)
         return torch.where(drawn < self.drop_prob, 0.0, rows * float(1 + self.odds))
 
     def scaled(self, factor: float) -> "DropoutRelease":

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from insular.accounting import pair_epsilon
 from insular.errors import InvalidArgumentError
+from insular.hidden.draws import Draws
 from insular.hidden.mechanisms.gaussian import GaussianRelease
 from insular.hidden.mechanisms.interface import Release
 
@@ -38,7 +39,7 @@ class ComposedRelease:
                 )
 
     def sample(
-        self, states: Sequence[Float[Tensor, "record hidden"]], *, generator: torch.Generator
+        self, states: Sequence[Float[Tensor, "record hidden"]], *, generator: Draws
     ) -> tuple[Float[Tensor, "record hidden"], ...]:
         """Release each view's states, with noise of its own.
 

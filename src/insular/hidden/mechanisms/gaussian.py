@@ -13,6 +13,7 @@ from torch import Tensor
 from insular.accounting import pair_epsilon
 from insular.hidden._rows import checked_rows
 from insular.hidden.covariance import DiagonalMatrix, PsdMatrix
+from insular.hidden.draws import Draws
 from insular.hidden.mechanisms.interface import Release, ReleaseMechanism, Seen
 from insular.hidden.release_geometry import ReleaseGeometry
 from insular.hidden.spectral import SpectralMatrix
@@ -51,7 +52,7 @@ class GaussianRelease(Release):
         return self.covariance
 
     def sample(
-        self, states: Float[Tensor, "record hidden"], *, generator: torch.Generator
+        self, states: Float[Tensor, "record hidden"], *, generator: Draws
     ) -> Float[Tensor, "record hidden"]:
         """Add fresh noise to each state."""
         rows = self._rows(states, "states")

@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
 from insular import _check
 from insular.hidden.covariance import PsdMatrix
+from insular.hidden.draws import Draws
 from insular.hidden.release_geometry import ReleaseGeometry
 
 
@@ -50,12 +50,12 @@ class Release(ABC):
 
     @abstractmethod
     def sample(
-        self, states: Float[Tensor, "record hidden"], *, generator: torch.Generator
+        self, states: Float[Tensor, "record hidden"], *, generator: Draws
     ) -> Float[Tensor, "record hidden"]:
         """Release each state once, in float64, with fresh randomness for each.
 
-        The generator is seeded: this is for measurements, not for protection. A release that is to
-        protect needs noise that nobody can draw again.
+        A seeded ``torch.Generator`` is for measurements. A release that is to protect takes
+        ``SecureDraws()``, whose noise nobody can draw again.
         """
 
     def __call__(
@@ -63,7 +63,7 @@ class Release(ABC):
         states: Float[Tensor, "record hidden"],
         /,
         *,
-        generator: torch.Generator,
+        generator: Draws,
         scale: float = 1.0,
     ) -> Float[Tensor, "record hidden"]:
         """Release at ``scale`` times the standard deviation, in the states' own dtype."""

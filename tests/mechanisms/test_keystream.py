@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from insular.errors import InvalidArgumentError
-from insular.training.randomness import MAX_WORDS, Keystream, SecureStream, SeededStream
+from insular.mechanisms.keystream import MAX_WORDS, Keystream, SecureStream, SeededStream
 
 PLACES = st.tuples(
     st.text(st.characters(exclude_categories=("Cs",)), max_size=8),
@@ -123,7 +123,7 @@ def test_a_forked_process_cannot_draw_the_same_words(monkeypatch: pytest.MonkeyP
 
 def test_another_process_draws_what_this_one_does() -> None:
     code = (
-        "from insular.training.randomness import SeededStream\n"
+        "from insular.mechanisms.keystream import SeededStream\n"
         "print(SeededStream(5).words(3, purpose='noise', step=9, start=2).tolist())"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
