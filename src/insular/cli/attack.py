@@ -9,6 +9,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from insular.cli.attack_membership import membership
+from insular.cli.attack_one_run import one_run
 from insular.cli.one_line_group import OneLineGroup
 from insular.cli.output import JSON_HELP, end, goes_on, print_json
 from insular.cli.spec_options import names
@@ -27,6 +28,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command("membership")(membership)
+app.command("one-run")(one_run)
 
 
 @app.command("power")

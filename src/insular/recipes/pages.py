@@ -9,6 +9,7 @@ from insular.evidence import RunStore
 
 _WRITERS = {
     "attack.membership": "insular.recipes.attack_membership",
+    "attack.one-run": "insular.recipes.attack_one_run",
     "attack.release": "insular.recipes.attack",
     "attack.training": "insular.recipes.attack_training",
     "audit.isolation": "insular.recipes.audit",
