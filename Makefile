@@ -12,8 +12,9 @@ demo: install
 	$(BIN)/insular audit --model smollm2 --stack llm-int8 --out runs/demo || [ $$? -eq 1 ]
 	@echo "Open $(CURDIR)/runs/demo/report.html"
 
+# two processes, one thread each; the tests of a file stay together and share its fixtures
 test: install-dev check
-	$(BIN)/pytest
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile
 
 check: install-dev
 	$(BIN)/ruff format --check .

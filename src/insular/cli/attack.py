@@ -10,6 +10,7 @@ import typer
 
 from insular.cli.attack_membership import membership
 from insular.cli.attack_one_run import one_run
+from insular.cli.attack_secrets import attribute, canaries, extraction
 from insular.cli.one_line_group import OneLineGroup
 from insular.cli.output import JSON_HELP, end, goes_on, print_json
 from insular.cli.spec_options import names
@@ -29,6 +30,9 @@ app = typer.Typer(
 )
 app.command("membership")(membership)
 app.command("one-run")(one_run)
+app.command("canaries")(canaries)
+app.command("extraction")(extraction)
+app.command("attribute")(attribute)
 
 
 @app.command("power")

@@ -8,6 +8,8 @@ from insular.errors import EvidenceError
 from insular.evidence import RunStore
 
 _WRITERS = {
+    "attack.attribute": "insular.recipes.attack_attribute",
+    "attack.extraction": "insular.recipes.attack_extraction",
     "attack.membership": "insular.recipes.attack_membership",
     "attack.one-run": "insular.recipes.attack_one_run",
     "attack.release": "insular.recipes.attack",
