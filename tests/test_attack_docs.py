@@ -17,7 +17,7 @@ PYTHON = re.findall(
 
 
 def test_every_block_is_found() -> None:
-    assert len(CONSOLE) + len(PYTHON) == TEXT.count("<!-- run") == 3
+    assert len(CONSOLE) + len(PYTHON) == TEXT.count("<!-- run") == 4
 
 
 @pytest.mark.parametrize(("command", "expected"), CONSOLE)
@@ -36,7 +36,7 @@ def test_code_prints_what_the_document_says(
 
 
 def test_every_option_of_its_commands_exists() -> None:
-    for command, options in re.findall(r"^\$ insular (attack \w+|audit)(.*)$", TEXT, re.MULTILINE):
+    for command, options in re.findall(r"^\$ insular (attack [\w-]+|audit)(.*)$", TEXT, re.MULTILINE):
         described = insular(*command.split(), "--help").stdout
         for option in re.findall(r"--[\w-]+", options):
             assert option in described
