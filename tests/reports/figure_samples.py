@@ -1,55 +1,41 @@
 """One drawing of every kind, of about the size that an audit draws; a new kind joins the table."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from insular.reports import (
     ArmRatio,
     CensusBar,
+    FrontierPoint,
     GrowthPoint,
     InfluencePoint,
     InterventionBar,
     LayerCell,
     PowerPoint,
+    PredictedPoint,
     SensitivityPoint,
     TimeBar,
     TradeoffPoint,
     arms_figure,
     census_figure,
+    frontier_figure,
     growth_figure,
     influence_figure,
     intervention_figure,
     layer_map_figure,
     power_figure,
+    predicted_figure,
     sensitivity_figure,
     time_figure,
     tradeoff_figure,
 )
 
-ODD = "$a$ & <b>"  # a name that is neither mathematics nor markup
+from .attack_figure_samples import ATTACKS
+from .sample import ODD, Sample
+from .training_figure_samples import TRAINING
+
 RADII = (1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0, 10.0)
 BLOCK = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 OPT = ("q_proj", "k_proj", "v_proj", "out_proj", "fc1", "fc2")
-
-
-@dataclass(frozen=True)
-class Sample:
-    """A figure, rows for it and what else it is told."""
-
-    draw: Callable[..., str]
-    rows: tuple[Any, ...]
-    options: dict[str, Any]
-
-    def drawn(self) -> str:
-        """Drawn anew."""
-        return self.draw(self.rows, **self.options)
-
-    @cached_property
-    def svg(self) -> str:
-        """Drawn once for all tests."""
-        return self.drawn()
 
 
 def screen(n: int, radii: tuple[float, ...] = RADII, *, most: float = 1.4) -> tuple[Any, ...]:
@@ -92,6 +78,8 @@ CHANGE = {
     "origin": "originates: input unchanged, output changed",
 }
 SAMPLES = {
+    **TRAINING,
+    **ATTACKS,
     "influence": Sample(
         influence_figure,
         (
@@ -189,5 +177,23 @@ SAMPLES = {
             for rate in (1e-4, 1e-3, 0.01, 0.1, 1.0)
         ),
         {"marked": 0.01},
+    ),
+    "frontier": Sample(
+        frontier_figure,
+        tuple(
+            FrontierPoint(family=name, agreement=0.9 - 0.1 * k, top1=1 - (k / 6) ** power)
+            for name, power in ((ODD, 0.6), ("low rank", 4), ("full covariance", 1), ("none", 2))
+            for k in range(7)
+        ),
+        {"agreement": 0.5, "top1": 0.1},
+    ),
+    "predicted": Sample(
+        predicted_figure,
+        tuple(
+            PredictedPoint(family=name, predicted=k / 6, measured=(k / 6) ** power)
+            for name, power in ((ODD, 1), ("full covariance", 0.8), ("diagonal", 1.3))
+            for k in range(7)
+        ),
+        {},
     ),
 }

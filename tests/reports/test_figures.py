@@ -11,9 +11,10 @@ import insular.reports
 from insular.errors import InvalidArgumentError
 from insular.reports import Figure, Page, Section, figures, render
 
-from .figure_samples import ODD, SAMPLES
+from .figure_samples import SAMPLES
 from .figure_texts import texts, unreadable
 from .html_check import Checked
+from .sample import ODD
 
 EACH = pytest.mark.parametrize("sample", SAMPLES.values(), ids=SAMPLES)
 

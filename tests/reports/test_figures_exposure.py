@@ -3,10 +3,10 @@
 import pytest
 
 from insular.errors import InvalidArgumentError
-from insular.reports import Figure
-from insular.reports.figures.exposure import (
+from insular.reports import (
     ExposureBound,
     ExposurePoint,
+    Figure,
     exposure_figure,
     exposure_histogram_figure,
 )

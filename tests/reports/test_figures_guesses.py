@@ -1,7 +1,7 @@
 import pytest
 
 from insular.errors import InvalidArgumentError
-from insular.reports.figures.guesses import GuessedBound, guesses_figure
+from insular.reports import GuessedBound, guesses_figure
 
 from .figure_texts import texts, unreadable
 

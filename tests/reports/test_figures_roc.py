@@ -6,11 +6,10 @@ import matplotlib
 import pytest
 
 from insular.errors import InvalidArgumentError
-from insular.reports import Figure
-from insular.reports.figures.roc import RocRow, roc_figure
+from insular.reports import Figure, RocRow, roc_figure
 
-from .figure_samples import ODD
 from .figure_texts import texts, unreadable
+from .sample import ODD
 
 RATES = (0.0, 1e-4, 1e-3, 0.01, 0.1, 1.0)
 PROMISED = tuple((x, min(1.0, 1e-5 + 2.718 * x)) for x in RATES)

@@ -7,10 +7,23 @@ from insular.accounting import step_noise_rms, sum_noise_rms
 from insular.recipes._numbers import amount, cited, counted, percent, place, short
 from insular.recipes._train_words import shared_by
 from insular.recipes.train_results import TrainResult
-from insular.reports import Block, Cell, Facts, Figure, Number, Paragraph, Section, Table, paragraph
-from insular.reports.figures.training_clipping import StepClipping, training_clipping_figure
-from insular.reports.figures.training_loss import StepLoss, training_loss_figure
-from insular.reports.figures.training_noise import StepNorms, training_noise_figure
+from insular.reports import (
+    Block,
+    Cell,
+    Facts,
+    Figure,
+    Number,
+    Paragraph,
+    Section,
+    StepClipping,
+    StepLoss,
+    StepNorms,
+    Table,
+    paragraph,
+    training_clipping_figure,
+    training_loss_figure,
+    training_noise_figure,
+)
 
 
 def data_section(result: TrainResult) -> Section:

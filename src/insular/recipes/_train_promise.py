@@ -15,6 +15,7 @@ from insular.recipes.train_results import TrainResult
 from insular.reports import (
     Block,
     Cell,
+    EpsilonPoint,
     Facts,
     Figure,
     Inline,
@@ -23,8 +24,8 @@ from insular.reports import (
     Section,
     Table,
     paragraph,
+    training_epsilon_figure,
 )
-from insular.reports.figures.training_epsilon import EpsilonPoint, training_epsilon_figure
 
 _PLAIN_FACTS = ("clip norm, influence, divisor and sampler of every release; the order of the"
                 " steps; the sizes of the draws; the length of each noise vector")  # fmt: skip

@@ -16,12 +16,18 @@ from insular.recipes._extraction_words import (
 )
 from insular.recipes._numbers import cited, percent, place
 from insular.recipes._page_parts import evidence_files, repeat_attack, run_sentence
-from insular.reports import Cell, Figure, Page, Points, Section, Table, paragraph
-from insular.reports.figures.exposure import (
+from insular.reports import (
+    Cell,
     ExposureBound,
     ExposurePoint,
+    Figure,
+    Page,
+    Points,
+    Section,
+    Table,
     exposure_figure,
     exposure_histogram_figure,
+    paragraph,
 )
 
 _WORDS = {

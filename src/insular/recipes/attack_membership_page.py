@@ -14,8 +14,17 @@ from insular.recipes._attack_membership_words import (
 from insular.recipes._attack_words import confidence
 from insular.recipes._numbers import cited, place, short
 from insular.recipes._page_parts import evidence_files, repeat_attack, run_sentence
-from insular.reports import Cell, Figure, Page, Points, Section, Table, paragraph
-from insular.reports.figures.roc import RocRow, roc_figure
+from insular.reports import (
+    Cell,
+    Figure,
+    Page,
+    Points,
+    RocRow,
+    Section,
+    Table,
+    paragraph,
+    roc_figure,
+)
 
 _WORDS: dict[MembershipVerdict, str] = {
     "refuted": "Refuted: the model tells more than is promised",

@@ -14,8 +14,16 @@ from insular.recipes._attack_one_run_words import (
 )
 from insular.recipes._numbers import cited, place, short
 from insular.recipes._page_parts import evidence_files, repeat_attack, run_sentence
-from insular.reports import Figure, Page, Points, Section, Table, paragraph
-from insular.reports.figures.guesses import GuessedBound, guesses_figure
+from insular.reports import (
+    Figure,
+    GuessedBound,
+    Page,
+    Points,
+    Section,
+    Table,
+    guesses_figure,
+    paragraph,
+)
 
 _WORDS: dict[OneRunVerdict, str] = {
     "refuted": "Refuted: the run tells more than it promises",
