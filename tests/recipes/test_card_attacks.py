@@ -1,5 +1,6 @@
 """Attacks on the card of a training run: their bounds, a refutation first, no other run's."""
 
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,10 @@ import pytest
 from insular.audit.training_attack_results import TrainingAttackResult
 from insular.errors import EvidenceError
 from insular.evidence import RunStore
+from insular.recipes.attack_membership import attack_membership
+from insular.recipes.attack_membership_spec import MembershipSpec
+from insular.recipes.attack_one_run import attack_one_run
+from insular.recipes.attack_one_run_spec import OneRunSpec
 from insular.recipes.attack_training import attack_training
 from insular.recipes.attack_training_spec import TrainingAttackSpec
 from insular.recipes.card import make_card, write_card
@@ -58,6 +63,38 @@ def test_a_card_that_an_attack_refutes_says_so_first(
     assert card.headline.startswith("Refuted by an attack")
     assert card.claim == "does not hold"
     assert card.exit_code == 1
+
+
+def test_a_one_run_audit_and_a_membership_attack_stand_there_too(
+    attacked: tuple[Path, Path], tmp_path: Path
+) -> None:
+    run, _ = attacked
+    once, members = tmp_path / "once", tmp_path / "membership"
+    spec = OneRunSpec(run=str(run), canaries=100)
+    found = attack_one_run(spec, once, command=("insular", "attack", "one-run"))
+    rows = (run.parent / "tickets.jsonl").read_text().splitlines()
+    inside, outside = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    inside.write_text("\n".join(rows[:30]) + "\n")
+    outside.write_text(
+        "".join(
+            json.dumps(
+                {"id": f"O-{i}", "user_id": f"x{i}", "text": f"w{i} w1 w{30 - i} w7 w{i + 2} w3"}
+            )
+            + "\n"
+            for i in range(30)
+        )
+    )
+    scored = attack_membership(
+        MembershipSpec(run=str(run), members=str(inside), non_members=str(outside)),
+        members,
+        command=("insular", "attack", "membership"),
+    )
+    card = make_card(run, attacks=[once, members])
+    assert card.lower_bounds is not None
+    first, second = card.lower_bounds
+    assert (first.attack, first.epsilon_lower_bound) == ("one run", found.bound.epsilon_lower_bound)
+    assert second.attack == f"membership, {scored.best.score}"
+    assert second.refutes == (scored.verdict == "refuted")
 
 
 def test_an_attack_on_another_run_is_refused(attacked: tuple[Path, Path], tmp_path: Path) -> None:
