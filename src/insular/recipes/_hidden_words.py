@@ -25,8 +25,17 @@ PREDICTION_ERROR = 0.05
 """Distance of predicted and measured top-1 up to which the predictor is said to hold."""
 
 
+STATUS = {
+    "too_weak": "not reached: its noise stays where the model does not look",
+    "too_strong": "not reached: its least noise costs more",
+    "jumps": "not reached: its KL jumps over the target",
+    "not fitted": "not fitted",
+}
+"""Why a cell was not attacked."""
+
+
 def answer_sentences(result: SweepResult) -> tuple[str, ...]:
-    """The answer for each layer, then how many cells it rests on.
+    """The answer for each layer, then what it means and how many cells it rests on.
 
     Args:
         result: The sweep.
@@ -40,9 +49,10 @@ def answer_sentences(result: SweepResult) -> tuple[str, ...]:
         len(result.attacked),
     )
     count = (
-        f"{inside} of {n} releases that reached their KL are both useful (top-1 agreement at least "
-        f"{result.agreement:g}) and private (retrieval top-1 at most {result.top1:g}); by their "
-        f"{1 - result.significance:.0%} intervals, at most {perhaps} could be."
+        f"Useful: at least {share(result.agreement)} of prompts keep their most likely next token. "
+        f"Private: the best attacker tried finds at most {share(result.top1)} of prompts. "
+        f"{inside} of {n} releases that reached their KL are both; by their "
+        f"{share(1 - result.significance)} intervals, {perhaps} could be."
     )
     return (*(_layer_answer(result, layer.layer) for layer in result.layers), count)
 
@@ -50,17 +60,17 @@ def answer_sentences(result: SweepResult) -> tuple[str, ...]:
 def _layer_answer(result: SweepResult, layer: int) -> str:
     """Which release of a layer to take, or that there is none."""
     inside = [cell for cell in result.in_the_middle if cell.layer == layer]
-    wanted = (
-        f"keeps top-1 agreement at {result.agreement:g} or more and retrieval at {result.top1:g} "
-        f"or less among {result.n_candidates:,} candidates"
-    )
+    among = f"among {result.n_candidates:,} candidates."
     if inside:
         best = max(inside, key=lambda cell: cell.agreement or 0.0)
-        return f"Layer {layer}: {cell_words(best)} {wanted}."
+        return f"Layer {layer}: {cell_words(best)} {among} That is useful and private."
     near = result.nearest(layer)
     if near is None:
         return f"Layer {layer}: no mechanism reached a target; nothing was attacked."
-    return f"Layer {layer}: no release {wanted}. Nearest: {cell_words(near)}."
+    return (
+        f"Layer {layer}: no release is both useful and private. The nearest: "
+        f"{cell_words(near)} {among}"
+    )
 
 
 def cell_words(cell: SweepCell) -> str:
@@ -70,12 +80,13 @@ def cell_words(cell: SweepCell) -> str:
         cell: One that was attacked.
 
     Returns:
-        Words for the middle of a sentence.
+        A sentence that still wants the number of candidates.
     """
-    assert cell.utility is not None
+    assert cell.utility is not None and cell.agreement is not None and cell.top1 is not None
     return (
-        f"{cell.mechanism} at a measured KL of {cell.utility.kl_nats.mean:.2g} nats (agreement "
-        f"{cell.agreement:.2f}, found {cell.top1:.2f})"
+        f"{cell.mechanism} at a measured KL of {cell.utility.kl_nats.mean:.2g} nats keeps the most "
+        f"likely next token of {share(cell.agreement)} of prompts, and the best attacker finds "
+        f"{share(cell.top1)} of them"
     )
 
 
@@ -88,10 +99,11 @@ def clean_sentence(result: SweepResult) -> str:
     Returns:
         A sentence.
     """
-    found = min(attack.top_1.value for layer in result.layers for attack in layer.clean[:1])
+    found = [attack.top_1.value for layer in result.layers for attack in layer.clean[:1]]
+    shares = dict.fromkeys((share(min(found)), share(max(found))))
     return (
-        f"Released as it is, a state gives its prompt away in {found:.0%} of "
-        f"{result.n_queries:,} queries or more."
+        f"A state that is released unchanged leads to its prompt in {' to '.join(shares)} of "
+        f"{result.n_queries:,} queries, among {result.n_candidates:,} candidates."
     )
 
 
@@ -107,24 +119,22 @@ def prediction_sentences(result: SweepResult) -> tuple[str, ...]:
     found = []
     for layer in result.layers:
         errors = {
-            name: max(errors)
-            for name in ("isotropic", "other")
-            if (errors := _errors(result, layer.layer, isotropic=name == "isotropic"))
+            words: max(errors)
+            for words, isotropic in (("isotropic", True), ("other Gaussian", False))
+            if (errors := _errors(result, layer.layer, isotropic=isotropic))
         }
         if not errors:
             continue
-        iso = errors.get("isotropic")
-        words = "" if iso is None else f"isotropic noise within {iso:.2f}"
-        if "other" in errors:
-            words += (
-                f"{', ' if words else ''}other Gaussian mechanisms within {errors['other']:.2f}"
-            )
-        holds = iso is None or iso <= PREDICTION_ERROR
+        words = " and ".join(f"{error:.2f} for {name} noise" for name, error in errors.items())
+        holds = max(errors.values()) <= PREDICTION_ERROR
         verdict = "" if holds else (
-            " Its assumption, that all candidates are as far from a query as the typical one, does "
-            "not hold here."
+            " Its assumption, that wrong candidates are no more like each other than like the "
+            "right one, does not hold here."
         )  # fmt: skip
-        found.append(f"Layer {layer.layer}: top-1 was foretold for {words}.{verdict}")
+        found.append(
+            f"Layer {layer.layer}: the prediction of the aware attacker's top-1 is wrong by at "
+            f"most {words}.{verdict}"
+        )
     return tuple(found)
 
 
@@ -145,22 +155,36 @@ def low_rank_sentence(result: SweepResult) -> str:
     if not tops:
         return ""
     return (
-        f"Low-rank noise leaves directions out: an attacker who looks there finds at least "
-        f"{min(tops):.3f} of the prompts, at every KL."
+        "Low-rank noise leaves directions as they are: an attacker who looks there finds "
+        f"{share(min(tops))} {'' if min(tops) == 1 else 'or more '}of the prompts among "
+        f"{result.n_candidates:,} candidates, at every KL."
     )
 
 
+def share(value: float) -> str:
+    """A share as per cent, to three digits.
+
+    Args:
+        value: From 0 to 1.
+
+    Returns:
+        The text.
+    """
+    return f"{100 * value:.3g}%"
+
+
 METHOD = (
-    "Every mechanism is scaled until its KL, measured through the rest of the model on calibration "
-    "prompts, is the target; use and attack are then measured on other prompts. Equal noise would "
-    "not be equal use, so no table here compares at equal noise.",
-    "The attackers: plain distance; distance within the subspace that the model reads most; and "
-    "one who knows the mechanism, first where it adds no noise, then in units of its noise. The "
-    "best of them counts.",
-    "Top-1 depends on the bank: more candidates make every attacker look worse.",
-    "An attack that fails shows no privacy: others, such as an inverter that knows the language, "
-    "may succeed. Epsilon, where there is one, holds for any attacker and one released state.",
-    "Folder states/ holds hidden states: text can be recovered from them, keep it as you keep the "
+    "Each mechanism is scaled until its KL, measured through the rest of the model on calibration "
+    "prompts, is the target. Use and attacks are then measured on other prompts. Equal noise is "
+    "not equal use, so nothing here is compared at equal noise.",
+    "Three attackers search the candidates: one by plain distance; one by distance within the "
+    "subspace that the model reads most; and an aware one who knows the mechanism, and looks first "
+    "where it adds no noise, then in units of its noise. The best of them counts.",
+    "Top-1 depends on the number of candidates: more of them make every attacker look worse.",
+    "An attack that fails proves no privacy: others, such as one that spells the prompt word by "
+    "word, may succeed. An epsilon, where there is one, holds against any attacker, for one pair "
+    "of prompts of that distance and one released state.",
+    "The folder of the states holds what prompts can be recovered from: keep it as you keep the "
     "text.",
 )
 """What was done, and what it does not show."""

@@ -47,7 +47,7 @@ def _task(
     spec: SweepSpec, states: Path, *, layer: int, mechanism: str, kl: float, repeat: int
 ) -> Task:
     """One cell."""
-    slug = f"cell-{layer}-{mechanism}-{kl:g}-{repeat}"
+    slug = f"cell-{layer}-{mechanism}-{kl:.15g}-{repeat}"
     return Task(
         job=Job(name=slug, work=run_cell, args=(spec, states, layer, mechanism, kl, repeat)),
         slug=slug,
@@ -107,7 +107,7 @@ def _cell(bench: Bench, *, layer: int, mechanism: str, kl: float, repeat: int) -
         nominal = bench.release(layer, mechanism, budget_nats=kl)
     except InvalidArgumentError as error:
         return cell("not fitted", gaussian=False, reason=str(error))
-    seed = bench.spec.seed + repeat
+    seed = bench.spec.seed + 3 * repeat  # three streams a cell
     scaled = calibrate_scale(
         bench.split,
         bench.calibration,
@@ -147,6 +147,9 @@ def attacks_on(
 ) -> "tuple[RetrievalResult, ...]":
     """Release the queries once and let every attacker search.
 
+    Guarantees:
+        * A query that shaped or scaled a release is refused.
+
     Args:
         bench: The sweep.
         layer: The layer.
@@ -155,19 +158,23 @@ def attacks_on(
 
     Returns:
         What each attacker found: plain, within the subspace that the model reads, aware.
+
+    Raises:
+        InvalidArgumentError: If a query did.
     """
     import torch
 
     from insular.hidden.attackers import AwareAttacker, EuclideanAttacker, SubspaceAttacker
+    from insular.hidden.prompts import check_disjoint
     from insular.hidden.retrieval import retrieve
 
     here, n = bench.at(layer), bench.spec.queries
+    check_disjoint(bench.seen_before, here.identities[:n])
     generator = torch.Generator().manual_seed(seed)
     released = release.sample(here.bank[:n], generator=generator)
-    rank = min(bench.spec.rank, here.bank.shape[1] - 1)
     attackers = (
         EuclideanAttacker(size=here.bank.shape[1]),
-        SubspaceAttacker(basis=here.random.fisher.top(rank)),
+        SubspaceAttacker(basis=here.random.fisher.top(bench.spec.rank)),
         AwareAttacker(release=release),
     )
     return tuple(

@@ -70,7 +70,7 @@ def run_layer(spec: SweepSpec, states: Path, layer: int, *, progress: Report) ->
         geometry = measure_geometry(
             torch.tensor(arrays.fit),
             torch.tensor(arrays.gradients),
-            rank=min(spec.rank, here.bank.shape[1] - 1),
+            rank=spec.rank,
             fisher_shrinkage=spec.shrinkage,
             seed=spec.seed,
         )

@@ -1,6 +1,5 @@
 """What a sweep over release mechanisms found. Torch-free."""
 
-import math
 from dataclasses import dataclass
 from typing import Literal, final
 
@@ -192,4 +191,4 @@ class SweepResult:
     def _short_by(self, cell: SweepCell) -> float:
         """The larger of both misses; at most 0 where none is."""
         assert cell.agreement is not None and cell.top1 is not None
-        return max(self.agreement - cell.agreement, cell.top1 - self.top1, -math.inf)
+        return max(self.agreement - cell.agreement, cell.top1 - self.top1)

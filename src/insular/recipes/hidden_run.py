@@ -4,8 +4,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
+from insular import _check
+from insular.errors import InvalidArgumentError
 from insular.evidence import InputFact, RunStore
 from insular.recipes.hidden_bench import Bench, forget_bench
 from insular.recipes.hidden_spec import SweepSpec
@@ -14,6 +16,10 @@ from insular.recipes.inputs import Progress
 from insular.recipes.parallel import intra_op_threads
 from insular.recipes.run_folder import begin_or_continue, run_status
 from insular.recipes.tasks import Task, run_tasks
+from insular.recipes.text import check_context
+
+if TYPE_CHECKING:
+    from insular.models.loading import Decoder
 
 STATES = "states"
 """Folder of the states within a run's, unless another one is named."""
@@ -77,10 +83,12 @@ def hidden_run(
         The run.
 
     Raises:
-        InvalidArgumentError: If a layer is none of the model's.
+        InvalidArgumentError: If a layer is none of the model's, its states are too small for the
+            rank, or its context for the prompts.
         RecordError: If the text has too few prompts.
         EvidenceError: If a folder holds something else.
     """
+    _check.at_least(1, workers=workers)
     bench, facts = _inputs(spec, workers, report)
     store = begin_or_continue(
         kind,
@@ -124,9 +132,21 @@ def _inputs(spec: SweepSpec, workers: int, report: Progress) -> tuple[Bench, tup
     report("", f"loading {spec.model}")
     with intra_op_threads(workers):
         bench.split.check_layers(*spec.layers)
+    _check_fits(spec, bench.decoder)
     report("", f"reading {spec.text}")
     model = InputFact(name="model", source=spec.model, sha256=bench.decoder.digest)
     return bench, (bench.prompts.fact, model)
+
+
+def _check_fits(spec: SweepSpec, decoder: "Decoder") -> None:
+    """Refuse subspaces as large as the states, and prompts longer than the context."""
+    check_context(spec.tokens, context_tokens=decoder.context_tokens)
+    size = decoder.model.get_input_embeddings().weight.shape[1]
+    if spec.rank >= size:
+        raise InvalidArgumentError(
+            f"rank must be below the {size} numbers of a state, got rank={spec.rank}; choose a "
+            "smaller --rank."
+        )
 
 
 def _counted(name: str, n: int, report: Progress) -> Callable[[str, str], None]:

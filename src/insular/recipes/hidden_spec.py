@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal, final
 
 from insular import _check
+from insular.errors import InvalidArgumentError
 
 MECHANISM_KINDS: dict[str, str] = {
     "isotropic": "equal noise in every direction",
@@ -108,11 +109,10 @@ class SweepSpec:
             lambda: _check.at_least(0, seed=self.seed),
             lambda: _check.one_of(("float32", "bfloat16"), dtype=self.dtype),
             lambda: _check.one_of(("eager", "sdpa"), attention=self.attention),
-            lambda: _check.probability(
-                agreement=self.agreement, top1=self.top1, significance=self.significance
-            ),
-            lambda: _check.positive_finite(delta=self.delta, shrinkage=self.shrinkage),
-            lambda: _check.probability(delta=self.delta, shrinkage=self.shrinkage),
+            lambda: _check.probability(agreement=self.agreement),
+            lambda: _check.positive_finite(shrinkage=self.shrinkage),
+            lambda: _check.probability(shrinkage=self.shrinkage),
+            lambda: _inside(0.0, top1=self.top1, delta=self.delta, significance=self.significance),
             *(lambda layer=layer: _check.at_least(0, layers=layer) for layer in self.layers),
             *(lambda kl=kl: _check.positive_finite(kl_nats=kl) for kl in self.kl_nats),
             *(
@@ -135,9 +135,27 @@ class SweepSpec:
                 f"evaluation must be at most the {self.queries} queries, got "
                 f"evaluation={self.evaluation}."
             )
+        if self.top1 <= 1 / max(self.bank, 1):
+            also.append(
+                f"top1 must be above chance, 1/{self.bank}, got top1={self.top1!r}; raise --bank."
+            )
+        if self.rank > self.fit * self.labels:
+            also.append(
+                f"rank must be at most the {self.fit * self.labels} gradients of --fit {self.fit} "
+                f"and --labels {self.labels}, got rank={self.rank}."
+            )
         _check.every(rules, also=also)
 
     @property
     def chosen(self) -> tuple[str, ...]:
         """The mechanisms that run."""
         return self.mechanisms or tuple(MECHANISM_KINDS)
+
+
+def _inside(low: float, **values: float) -> None:
+    """Refuse a value that is not strictly between ``low`` and 1."""
+    for name, value in values.items():
+        if not low < value < 1:
+            raise InvalidArgumentError(
+                f"{name} must be above {low:g} and below 1, got {name}={value!r}."
+            )

@@ -34,7 +34,8 @@ def sweep_hidden(
     Guarantees:
         * Mechanisms are compared at equal measured KL, never at equal noise.
         * No prompt that shaped or scaled a release is evaluated on or attacked.
-        * A cell that is done is not done again; the numbers do not depend on ``workers``.
+        * A cell that is done is not done again; given the states, the numbers do not depend on
+          ``workers``.
         * No file of the run holds record text; the states' folder holds states, from which text can
           be recovered, and is as private as the text.
 
@@ -50,7 +51,8 @@ def sweep_hidden(
         The result.
 
     Raises:
-        InvalidArgumentError: If a layer is none of the model's.
+        InvalidArgumentError: If a layer is none of the model's, its states are too small for the
+            rank, or its context for the prompts.
         RecordError: If the text has too few prompts.
         EvidenceError: If a folder holds something else.
     """

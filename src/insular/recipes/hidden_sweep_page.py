@@ -4,12 +4,14 @@ from insular.evidence import RunManifest
 from insular.recipes._hidden_words import (
     FAMILIES,
     METHOD,
+    STATUS,
     answer_sentences,
     clean_sentence,
     low_rank_sentence,
     prediction_sentences,
+    share,
 )
-from insular.recipes._numbers import amount, cited, place
+from insular.recipes._numbers import amount, cited, counted, place, short
 from insular.recipes._page_parts import evidence_files, repeat_attack, run_sentence
 from insular.recipes.hidden_results import SweepCell, SweepResult
 from insular.reports import (
@@ -28,6 +30,8 @@ from insular.reports import (
     predicted_figure,
 )
 
+SHOWN_ROWS = 12
+"""A longer table of winners is folded."""
 _KINDS: dict[int, VerdictKind] = {0: "good", 1: "bad", 2: "open"}
 
 
@@ -87,8 +91,8 @@ def _frontier(result: SweepResult) -> Section:
                 Figure(
                     svg=frontier_figure(points, agreement=result.agreement, top1=result.top1),
                     caption=(
-                        f"Layer {layer.layer}, bank of {result.n_candidates:,}. A release that is "
-                        "useful and private would lie in the shaded corner."
+                        f"Layer {layer.layer}, {result.n_candidates:,} candidates. A release that "
+                        "is useful and private lies in the shaded corner."
                     ),
                     alt=(
                         f"{len(points)} releases of layer {layer.layer}: share of next tokens kept "
@@ -107,13 +111,17 @@ def _layers(result: SweepResult) -> Section:
     """Geometry of each layer, beside null and halves."""
     rows: list[tuple[Cell, ...]] = []
     for i, layer in enumerate(result.layers):
+        rank = layer.geometry.rank
         for name, words in (
-            ("fisher_energy", f"E_k, k = {layer.geometry.rank}"),
-            ("coupling", "coupling"),
-            ("effective_rank", "effective rank, r_95/d"),
-            ("euclidean_gain", "gain, plain attacker"),
-            ("adaptive_gain", "gain, aware attacker (G_mah)"),
-            ("projector_bound", "projector bound on it"),
+            (
+                "fisher_energy",
+                f"E_{rank}: share of what the model reads in its top {rank} directions",
+            ),
+            ("coupling", "coupling: how much prompts differ there, over a random subspace"),
+            ("effective_rank", "r_95/d: share of directions that hold 95% of what it reads"),
+            ("euclidean_gain", "most gain over isotropic noise, plain attacker"),
+            ("adaptive_gain", "G_mah: the same, aware attacker"),
+            ("projector_bound", "least G_mah that goes with this E and coupling"),
         ):
             number = getattr(layer.geometry, name)
             rows.append(
@@ -129,8 +137,9 @@ def _layers(result: SweepResult) -> Section:
             )
     table = Table(
         caption=(
-            "The null has rows of the same number, size and lengths without structure; a number "
-            "that it reaches says nothing of the model."
+            "Each number beside itself on two halves of the prompts (E with the directions of the "
+            "other half), and on simulated states and gradients of the same number and lengths "
+            "without structure (the null). A number within its null says nothing of the model."
         ),
         columns=("Layer", "Number", "Value", "Split halves", "Null", "Beyond it"),
         rows=tuple(rows),
@@ -150,12 +159,13 @@ def _facts(result: SweepResult) -> tuple[Block, ...]:
             f"; the first token's state is {facts.first_token_norm / other:.1f} times as long as "
             "others"
         )  # fmt: skip
-        needed = ", ".join(f"{gain:.0f} at {kl:g}" for kl, gain in layer.gain_needed)
+        needed = ", ".join(f"{gain:,.0f} at {kl:g} nats" for kl, gain in layer.gain_needed)
         items.append(
-            f"Layer {layer.layer}: {len(facts.massive)} massive coordinates{first}; 1% of the "
-            f"gradients carry {geometry.heaviest_gradients_share:.0%} of the Fisher trace. Gain "
-            f"over isotropic noise that would hide prompts, at each KL in nats: {needed}; the "
-            f"best covariance gains {geometry.adaptive_gain.value:.1f}."
+            f"Layer {layer.layer}: to hide prompts, noise of the same KL must hide them better "
+            f"than isotropic noise by a factor of {needed}; the best shape gains a factor of "
+            f"{geometry.adaptive_gain.value:.1f} on average. "
+            f"{counted(len(facts.massive), 'massive coordinate')}{first}; the longest 1% of the "
+            f"gradients carry {share(geometry.heaviest_gradients_share)} of what the model reads."
         )
     return (Points(items=tuple(items)),)
 
@@ -167,7 +177,9 @@ def _winners(result: SweepResult) -> Section:
             str(winner.layer),
             "measured KL" if winner.matched == "kl" else "epsilon",
             f"{winner.value:g}",
-            ", ".join(winner.mechanisms),
+            "no difference"
+            if len(winner.mechanisms) == winner.n_compared
+            else ", ".join(winner.mechanisms),
             cited(f"{winner.measure:.3g}", "winners", i, "measure"),
             str(winner.n_compared),
         )
@@ -175,13 +187,15 @@ def _winners(result: SweepResult) -> Section:
     )
     table = Table(
         caption=(
-            "At equal KL: least top-1 of the best attacker, with all whose interval reaches it. At "
-            f"equal epsilon (typical pair, delta {result.delta:g}): least KL, within a tenth."
+            f"At equal KL: least top-1 of the best attacker among {result.n_candidates:,} "
+            "candidates, and every mechanism whose interval reaches that of the best. At equal "
+            f"epsilon (of a typical pair of prompts, delta {short(result.delta)}): least KL, and "
+            "every mechanism within a tenth of it."
         ),
         columns=("Layer", "Equal", "Value", "Best, and as good", "Top-1 or KL", "Compared"),
         rows=rows,
         numeric=(0, 2, 4, 5),
-        folded=True,
+        folded=len(rows) > SHOWN_ROWS,
         source=place("winners"),
     )
     return Section(heading="Best mechanisms", blocks=(table,))
@@ -204,35 +218,48 @@ def _foretold(result: SweepResult) -> Section:
             Figure(
                 svg=predicted_figure(points),
                 caption=(
-                    "Top-1 of the attacker who knows the mechanism, from distances alone and as "
-                    "measured."
+                    "Top-1 of the aware attacker among "
+                    f"{result.n_candidates:,} candidates: predicted from distances between clean "
+                    "states, and measured."
                 ),
                 alt=f"{len(points)} releases: predicted against measured top-1.",
                 source=place("cells"),
             )
         )
-    return Section(heading="What was foretold before any attack", blocks=tuple(blocks))
+    return Section(heading="What was predicted before any attack", blocks=tuple(blocks))
 
 
 def _cells(result: SweepResult) -> Section:
     """Every cell."""
     table = Table(
-        caption=f"Every cell; {result.cells_file} has the same, one row for each attacker.",
+        caption=(
+            "Every cell: use, top-1 of the plain, subspace and aware attackers among "
+            f"{result.n_candidates:,} candidates, the aware one's as predicted, and epsilon of a "
+            f"typical pair at delta {short(result.delta)}. {result.cells_file} has the same, one "
+            "row for each attacker."
+        ),
         columns=("Layer", "Mechanism", "KL target", "KL held out", "Agreement", "Plain", "Subspace",
-                 "Aware", "Foretold", "Epsilon"),
+                 "Aware", "Predicted", "Epsilon"),
         rows=tuple(_row(i, cell) for i, cell in enumerate(result.cells)),
         numeric=(0, 2, 3, 4, 5, 6, 7, 8, 9),
         folded=True,
         source=place("cells"),
     )  # fmt: skip
-    return Section(heading="Every cell", blocks=(table,))
+    missing = dict.fromkeys(
+        f"{cell.mechanism} at layer {cell.layer} was not fitted: {cell.reason}"
+        for cell in result.cells
+        if cell.status == "not fitted"
+    )
+    return Section(
+        heading="Every cell", blocks=(table, *([Points(items=tuple(missing))] if missing else ()))
+    )
 
 
 def _row(i: int, cell: SweepCell) -> tuple[Cell, ...]:
     """One cell."""
     start: tuple[Cell, ...] = (str(cell.layer), cell.mechanism, f"{cell.target_kl_nats:g}")
     if cell.utility is None:
-        return (*start, cell.status, *[""] * 6)
+        return (*start, STATUS[cell.status], *[""] * 6)
     kl = cell.utility.kl_nats
     return (
         *start,
@@ -243,8 +270,15 @@ def _row(i: int, cell: SweepCell) -> tuple[Cell, ...]:
             for j, attack in enumerate(cell.attacks)
         ),
         amount(cell.predicted_top1) if cell.predicted_top1 is not None else "",
-        amount(cell.epsilon) if cell.epsilon is not None else "none",
+        _epsilon(cell),
     )
+
+
+def _epsilon(cell: SweepCell) -> str:
+    """Epsilon; noise that leaves directions out has an infinite one, no noise has none."""
+    if cell.epsilon is None:
+        return "infinite" if cell.gaussian else "none"
+    return amount(cell.epsilon)
 
 
 def _speeds(result: SweepResult) -> tuple[tuple[str, str], ...]:

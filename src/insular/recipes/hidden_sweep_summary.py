@@ -8,7 +8,7 @@ from insular.recipes._hidden_words import (
     low_rank_sentence,
     prediction_sentences,
 )
-from insular.recipes.hidden_results import SweepResult
+from insular.recipes.hidden_results import SweepResult, Winner
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -30,7 +30,7 @@ def sweep_blocks(result: SweepResult) -> "tuple[RenderableType, ...]":
     kinds: dict[int, VerdictKind] = {0: "good", 1: "bad", 2: "open"}
     words = {
         0: "each layer has a useful and private release",
-        1: "the middle is empty" if not result.in_the_middle else "not for every layer",
+        1: "not for every layer" if result.in_the_middle else "no release is useful and private",
         2: "nothing was measured",
     }
     code = result.exit_code
@@ -48,34 +48,47 @@ def sweep_blocks(result: SweepResult) -> "tuple[RenderableType, ...]":
     best = [
         (
             str(winner.layer),
-            f"{winner.matched} {winner.value:g}",
-            _some(winner.mechanisms),
-            f"{'found' if winner.matched == 'kl' else 'KL'} {winner.measure:.2g}",
+            f"KL {winner.value:g}" if winner.matched == "kl" else f"epsilon {winner.value:g}",
+            _some(winner),
+            f"{'top-1' if winner.matched == 'kl' else 'KL'} {winner.measure:.2g}",
             str(winner.n_compared),
         )
         for winner in result.winners
     ]
     return (
         terminal.verdict_panel(
-            words[code], kind=kinds[code], lines=[clean_sentence(result), *answer_sentences(result)]
+            words[code],
+            kind=kinds[code],
+            lines=[*answer_sentences(result), clean_sentence(result)],
         ),
         terminal.table(
-            ("Layer", "Clean top-1", "G_mah", "null", "E_k", "null"),
+            ("Layer", "Unchanged top-1", "G_mah", "its null", f"E_{_rank(result)}", "its null"),
             layers,
             numeric=(0, 1, 2, 3, 4, 5),
-            title="Layers, each number beside what data without structure gives",
+            title="Layers before any release",
         ),
+        "G_mah: the most that Gaussian noise of any shape gains over isotropic noise, on average. "
+        f"E_{_rank(result)}: share of what the model reads in its top directions. Null: the same "
+        "of data without structure.\n",
         terminal.table(
-            ("Layer", "At equal", "Best, and as good", "Of it", "Of"),
+            ("Layer", "At equal", "Best, and as good", "At", "Compared"),
             best,
             numeric=(0, 4),
-            title="Best mechanisms",
+            title="Best mechanisms: least top-1 at equal KL, least KL at equal epsilon",
         ),
         *(text for text in (low_rank_sentence(result), *prediction_sentences(result)) if text),
     )
 
 
-def _some(names: tuple[str, ...]) -> str:
-    """A few names, and how many more."""
-    more = f" +{len(names) - 2}" if len(names) > 2 else ""
+def _rank(result: SweepResult) -> int:
+    """Directions of the subspace."""
+    return result.layers[0].geometry.rank
+
+
+def _some(winner: Winner) -> str:
+    """A few names, and how many more; none where nothing tells them apart."""
+    names = winner.mechanisms
+    if len(names) == winner.n_compared:
+        return "no difference"
+    more = f" and {len(names) - 2} more" if len(names) > 2 else ""
     return ", ".join(names[:2]) + more

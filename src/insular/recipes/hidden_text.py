@@ -64,7 +64,7 @@ def choose_prompts(
 
     Guarantees:
         * No two prompts have the same tokens, so no role sees a prompt of another.
-        * Prompts do not overlap, and each has at least half of ``tokens``.
+        * Prompts do not overlap, and each has at least half of ``tokens``, and 4.
 
     Args:
         corpus: The text.
@@ -81,7 +81,7 @@ def choose_prompts(
     distinct = {
         record.tokens[:-1]: record
         for record in reversed(cut.records)
-        if len(record.tokens) > max(4, spec.tokens // 2)
+        if len(record.tokens) > max(4, (spec.tokens + 1) // 2)
     }
     found = list(reversed(distinct.values()))
     needed = spec.bank + spec.fit + spec.calibration

@@ -59,7 +59,7 @@ def frontier_figure(rows: Sequence[FrontierPoint], *, agreement: float, top1: fl
         )
         axes.add_patch(corner)
         entries: list[tuple[str, Artist]] = [
-            (f"useful and private: {inside} of {len(rows)} releases", corner)
+            (f"useful and private: {inside} of {len(rows)}", corner)
         ]
         entries += mark_families(axes, [(row.family, row.agreement, row.top1) for row in rows])
         axes.set_xlabel("most likely next token kept (share of prompts)")
