@@ -19,6 +19,43 @@ app = typer.Typer(
 )
 
 
+_States = Annotated[
+    Path | None,
+    typer.Option(help="Folder of extracted states, to share between runs; else within --out."),
+]
+_NO_RELEASE = ("mechanisms", "evaluation", "repeats", "agreement", "delta")
+"""Settings that say nothing of layers before any release."""
+
+
+@app.command("geometry")
+@with_options(SweepSpec, options={"kl_nats": "kl"}, without=_NO_RELEASE)
+def geometry(
+    context: typer.Context,
+    config: Annotated[
+        Path | None, typer.Option(help="Take all settings from this TOML file.")
+    ] = None,
+    states: _States = None,
+    workers: Annotated[int, typer.Option(help="Processes; 0: one a core.")] = 0,
+    out: Annotated[Path | None, typer.Option(help="Folder of the evidence.")] = None,
+    json: Annotated[str, typer.Option("--json", help=JSON_HELP)] = "",
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    **given: Any,
+) -> None:
+    """Measure what a model reads of its states and how prompts differ, before any release.
+
+    Exit code 0: measured. 2: not.
+    """
+    from insular.evidence import default_run_path
+
+    given["evaluation"] = min(SweepSpec.evaluation, given["queries"])  # plays no part
+    spec = settings(SweepSpec, given, context, config)
+    folder = out or default_run_path(Path("runs"), "hidden-geometry")
+    end(
+        lambda: _geometry(spec, folder, states, workers=workers, json=json, quiet=quiet),
+        interrupted=goes_on(folder),
+    )
+
+
 @app.command("sweep")
 @with_options(SweepSpec, options={"kl_nats": "kl"})
 def sweep(
@@ -26,10 +63,7 @@ def sweep(
     config: Annotated[
         Path | None, typer.Option(help="Take all settings from this TOML file.")
     ] = None,
-    states: Annotated[
-        Path | None,
-        typer.Option(help="Folder of extracted states, to share between runs; else within --out."),
-    ] = None,
+    states: _States = None,
     workers: Annotated[int, typer.Option(help="Processes; 0: one a core.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Folder of the evidence.")] = None,
     json: Annotated[str, typer.Option("--json", help=JSON_HELP)] = "",
@@ -67,10 +101,7 @@ def fit(
     config: Annotated[
         Path | None, typer.Option(help="Take all settings from this TOML file.")
     ] = None,
-    states: Annotated[
-        Path | None,
-        typer.Option(help="Folder of extracted states, to share between runs; else within --out."),
-    ] = None,
+    states: _States = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder of the evidence, with release.safetensors in it.")
     ] = None,
@@ -92,6 +123,39 @@ def fit(
     )
 
 
+def _geometry(
+    spec: SweepSpec, folder: Path, states: Path | None, *, workers: int, json: str, quiet: bool
+) -> int:
+    """Measure, print, and give the exit code."""
+    from insular.cli.progress import TaskProgress
+    from insular.evidence import available_cores
+    from insular.recipes.hidden_geometry import layer_blocks, measure_layers
+    from insular.recipes.run_folder import PAGE
+    from insular.reports.terminal import results_console
+
+    lines = {**_lines(spec), "layers": len(spec.layers)}
+    with TaskProgress(lambda task: lines[task], quiet=quiet) as progress:
+        result = measure_layers(
+            spec,
+            folder,
+            states=states,
+            command=tuple(sys.argv),
+            workers=workers or available_cores(),
+            progress=progress,
+        )
+    if not print_json(result, json):
+        console = results_console()
+        for block in layer_blocks(result):
+            console.print(block)
+        console.print(f"Page:   {folder / PAGE}", soft_wrap=True)
+    return 0
+
+
+def _lines(spec: SweepSpec) -> dict[str, int]:
+    """About how many lines the extraction of states reports."""
+    return {"states": -(-spec.bank // 256) + -(-spec.fit // 256)}
+
+
 def _fit(spec: SweepSpec, folder: Path, states: Path | None, *, json: str, quiet: bool) -> int:
     """Fit, print, and give the exit code."""
     from insular.cli.progress import TaskProgress
@@ -99,7 +163,7 @@ def _fit(spec: SweepSpec, folder: Path, states: Path | None, *, json: str, quiet
     from insular.recipes.hidden_fit import RELEASE, fit_release
     from insular.reports.terminal import results_console
 
-    lines = {"states": -(-spec.bank // 256) + -(-spec.fit // 256), "fit": 1}
+    lines = {**_lines(spec), "fit": 1}
     with TaskProgress(lambda task: lines[task], quiet=quiet) as progress:
         cell = fit_release(spec, folder, states=states, command=tuple(sys.argv), progress=progress)
     if not print_json(cell, json):
@@ -122,7 +186,7 @@ def _sweep(
     from insular.reports.terminal import results_console
 
     lines = {
-        "states": -(-spec.bank // 256) + -(-spec.fit // 256),
+        **_lines(spec),
         "layers": len(spec.layers),
         "cells": len(spec.layers) * len(spec.chosen) * len(spec.kl_nats) * spec.repeats,
     }

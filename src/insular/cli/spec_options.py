@@ -3,7 +3,7 @@
 import ast
 import inspect
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args, get_origin
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 def with_options(
-    spec: type[Any], *, options: Mapping[str, str] | None = None
+    spec: type[Any], *, options: Mapping[str, str] | None = None, without: Collection[str] = ()
 ) -> Callable[[Callable[..., Any]], Any]:
     """A decorator that adds one option for each field of ``spec`` to a command.
 
@@ -26,6 +26,7 @@ def with_options(
     Args:
         spec: A frozen dataclass whose fields have defaults and docstrings.
         options: Names of options that are not their field's, by field.
+        without: Fields that get no option, and keep their default.
 
     Returns:
         The decorator.
@@ -49,6 +50,7 @@ def with_options(
                 ],
             )
             for field in fields(spec)
+            if field.name not in without
         ]
         keyword = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own[1:]]
         command.__signature__ = inspect.Signature([own[0], *added, *keyword])  # pyright: ignore[reportFunctionMemberAccess]

@@ -47,7 +47,7 @@ def repeat_attack(manifest: RunManifest, *, speeds: Iterable[tuple[str, str]]) -
             ("Machine", f"{machine.cpu_model}, {machine.logical_cores} cores"),
             ("Packages", ", ".join(f"{k} {v}" for k, v in manifest.packages.items())),
             *(
-                (fact.name.capitalize(), f"{fact.source}, results sha256 {fact.sha256}")
+                (fact.name.capitalize(), f"{fact.source}, sha256 {fact.sha256}")
                 for fact in manifest.inputs
             ),
             ("Seed", str(manifest.seed)),

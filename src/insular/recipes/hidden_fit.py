@@ -5,6 +5,7 @@ from pathlib import Path
 
 from insular.errors import AccountingError, InvalidArgumentError
 from insular.evidence import RunStore
+from insular.recipes._hidden_words import STATUS
 from insular.recipes.hidden_bench import bench_of, forget_bench
 from insular.recipes.hidden_cells import cell_tasks
 from insular.recipes.hidden_results import SweepCell
@@ -15,12 +16,6 @@ from insular.recipes.run_folder import RESULT
 
 KIND = "hidden.fit"
 RELEASE = "release.safetensors"
-
-_STATUS = {
-    "too_weak": "the largest scale still costs less: its noise stays where the model does not look",
-    "too_strong": "the smallest scale already costs more",
-    "jumps": "its KL jumps over the target",
-}
 
 
 def fit_release(
@@ -78,8 +73,8 @@ def _save(spec: SweepSpec, store: RunStore, states: Path, cell: SweepCell) -> No
         raise InvalidArgumentError(cell.reason)
     if cell.scale is None:
         raise AccountingError(
-            f"{mechanism} must cost a measured KL of {kl:g} nats at layer {cell.layer}, and cannot:"
-            f" {_STATUS[cell.status]}; choose another --kl or --mechanism."
+            f"{mechanism} must cost a measured KL of {kl:g} nats at layer {cell.layer}, got"
+            f" {STATUS[cell.status]}; choose another --kl or --mechanism."
         )
     nominal = bench_of(spec, states).release(cell.layer, mechanism, budget_nats=kl)
     save_release(nominal.scaled(cell.scale**2), store.path / RELEASE)

@@ -92,6 +92,25 @@ class LayerResult:
 
 @final
 @dataclass(frozen=True, kw_only=True)
+class LayersResult:
+    """Some layers of a model, before any release."""
+
+    model: str
+    """What was loaded."""
+    model_digest: str
+    """Digest of its files."""
+    text: str
+    """Where the prompts come from."""
+    n_candidates: int
+    """Prompts in the bank."""
+    n_queries: int
+    """Of them, released as they are."""
+    layers: tuple[LayerResult, ...]
+    """Layer by layer."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
 class Winner:
     """The mechanisms that were best under one condition."""
 

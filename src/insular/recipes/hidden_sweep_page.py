@@ -1,6 +1,7 @@
 """A sweep over release mechanisms as a page: answer, frontier, layers, what was foretold, cells."""
 
 from insular.evidence import RunManifest
+from insular.recipes._hidden_layers_section import layers_section
 from insular.recipes._hidden_words import (
     FAMILIES,
     METHOD,
@@ -9,9 +10,8 @@ from insular.recipes._hidden_words import (
     clean_sentence,
     low_rank_sentence,
     prediction_sentences,
-    share,
 )
-from insular.recipes._numbers import amount, cited, counted, place, short
+from insular.recipes._numbers import amount, cited, place, short
 from insular.recipes._page_parts import evidence_files, repeat_attack, run_sentence
 from insular.recipes.hidden_results import SweepCell, SweepResult
 from insular.reports import (
@@ -65,7 +65,7 @@ def sweep_page(result: SweepResult, manifest: RunManifest) -> Page:
         lead=tuple(map(paragraph, (*answer_sentences(result), clean_sentence(result)))),
         sections=(
             _frontier(result),
-            _layers(result),
+            layers_section(result.layers),
             _winners(result),
             _foretold(result),
             _cells(result),
@@ -105,69 +105,6 @@ def _frontier(result: SweepResult) -> Section:
     if text:
         blocks.append(paragraph(text))
     return Section(heading="Use against risk", blocks=tuple(blocks))
-
-
-def _layers(result: SweepResult) -> Section:
-    """Geometry of each layer, beside null and halves."""
-    rows: list[tuple[Cell, ...]] = []
-    for i, layer in enumerate(result.layers):
-        rank = layer.geometry.rank
-        for name, words in (
-            (
-                "fisher_energy",
-                f"E_{rank}: share of what the model reads in its top {rank} directions",
-            ),
-            ("coupling", "coupling: how much prompts differ there, over a random subspace"),
-            ("effective_rank", "r_95/d: share of directions that hold 95% of what it reads"),
-            ("euclidean_gain", "most gain over isotropic noise, plain attacker"),
-            ("adaptive_gain", "G_mah: the same, aware attacker"),
-            ("projector_bound", "least G_mah that goes with this E and coupling"),
-        ):
-            number = getattr(layer.geometry, name)
-            rows.append(
-                (
-                    str(layer.layer),
-                    words,
-                    cited(f"{number.value:.3g}", "layers", i, "geometry", name, "value"),
-                    f"{number.halves[0]:.3g}, {number.halves[1]:.3g}",
-                    f"{number.null.mean:.3g} ({number.null.lowest:.3g} to "
-                    f"{number.null.highest:.3g})",
-                    "yes" if number.beyond_null else "no",
-                )
-            )
-    table = Table(
-        caption=(
-            "Each number beside itself on two halves of the prompts (E with the directions of the "
-            "other half), and on simulated states and gradients of the same number and lengths "
-            "without structure (the null). A number within its null says nothing of the model."
-        ),
-        columns=("Layer", "Number", "Value", "Split halves", "Null", "Beyond it"),
-        rows=tuple(rows),
-        numeric=(0, 2),
-        source=place("layers"),
-    )
-    return Section(heading="Layers before any release", blocks=(table, *_facts(result)))
-
-
-def _facts(result: SweepResult) -> tuple[Block, ...]:
-    """First tokens, massive coordinates, and the gain that would be needed."""
-    items = []
-    for layer in result.layers:
-        facts, geometry = layer.facts, layer.geometry
-        other = facts.other_token_norm
-        first = "" if other is None else (
-            f"; the first token's state is {facts.first_token_norm / other:.1f} times as long as "
-            "others"
-        )  # fmt: skip
-        needed = ", ".join(f"{gain:,.0f} at {kl:g} nats" for kl, gain in layer.gain_needed)
-        items.append(
-            f"Layer {layer.layer}: to hide prompts, noise of the same KL must hide them better "
-            f"than isotropic noise by a factor of {needed}; the best shape gains a factor of "
-            f"{geometry.adaptive_gain.value:.1f} on average. "
-            f"{counted(len(facts.massive), 'massive coordinate')}{first}; the longest 1% of the "
-            f"gradients carry {share(geometry.heaviest_gradients_share)} of what the model reads."
-        )
-    return (Points(items=tuple(items)),)
 
 
 def _winners(result: SweepResult) -> Section:

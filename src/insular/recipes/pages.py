@@ -15,6 +15,7 @@ _WRITERS = {
     "attack.release": "insular.recipes.attack",
     "attack.training": "insular.recipes.attack_training",
     "audit.isolation": "insular.recipes.audit",
+    "hidden.geometry": "insular.recipes.hidden_geometry",
     "hidden.sweep": "insular.recipes.hidden_sweep",
     "train": "insular.recipes.train",
 }
