@@ -36,7 +36,8 @@ def test_code_prints_what_the_document_says(
 
 
 def test_every_option_of_its_commands_exists() -> None:
-    for command, options in re.findall(r"^\$ insular (attack [\w-]+|audit)(.*)$", TEXT, re.MULTILINE):
+    calls = re.findall(r"^\$ insular (attack [\w-]+|audit)(.*)$", TEXT, re.MULTILINE)
+    for command, options in calls:
         described = insular(*command.split(), "--help").stdout
         for option in re.findall(r"--[\w-]+", options):
             assert option in described

@@ -16,11 +16,12 @@ from insular.audit.statistics import tradeoff_bound
 from insular.errors import EvidenceError, InvalidArgumentError
 from insular.evidence import RunStore, digest_array, from_toml
 from insular.recipes import attack, attack_release
-from insular.recipes.attack import attack_releases, read_spec, write_page
+from insular.recipes.attack import attack_releases, write_page
 from insular.recipes.attack_results import ReleaseResult
 from insular.recipes.attack_spec import ReleaseSpec
 from insular.recipes.audit import audit_stack
 from insular.recipes.pages import write_page_of
+from insular.recipes.run_folder import read_settings
 from insular.recipes.spec import AuditSpec
 
 Run = tuple[Path, AuditResult]
@@ -212,7 +213,7 @@ def test_evidence_is_strict_and_without_text(
     out, result = released
     store = RunStore.open(out)
     assert store.read_result("results", ReleaseResult) == result
-    assert read_spec(store) == spec
+    assert read_settings(store, ReleaseSpec) == spec
     assert from_toml(ReleaseSpec, (out / "run.toml").read_text()) == spec
     for file in out.glob("*.json"):
         assert " w1 " not in file.read_text()
@@ -224,7 +225,7 @@ def test_a_finished_or_another_run_is_not_touched(
 ) -> None:
     with pytest.raises(EvidenceError, match="already holds a complete run"):
         attack_releases(spec, released[0], command=())
-    with pytest.raises(InvalidArgumentError, match="another folder than the audit's"):
+    with pytest.raises(InvalidArgumentError, match="another folder than what is read"):
         attack_releases(spec, tiny_run[0], command=())
     half = tmp_path / "half"
     bad = replace(spec, stacks=("llm-int8",), draws=4)

@@ -11,13 +11,14 @@ import pytest
 
 from insular.audit.attribute_results import AttributeResult
 from insular.errors import EvidenceError, InvalidArgumentError, RecordError
-from insular.evidence import RunStore, from_toml
+from insular.evidence import RunStore
 from insular.models.loading import load_decoder
 from insular.recipes import attack_attribute as recipe
-from insular.recipes.attack_attribute import attack_attribute, read_spec, write_page
+from insular.recipes.attack_attribute import attack_attribute, write_page
 from insular.recipes.attack_attribute_rows import read_rows
 from insular.recipes.attack_attribute_spec import AttributeSpec
 from insular.recipes.attack_attribute_summary import attribute_blocks
+from insular.recipes.run_folder import read_settings
 
 from .secret_models import fitted, fitted_adapter, spelling_folder, text_of
 
@@ -154,7 +155,7 @@ def test_evidence_holds_no_field(
     store = RunStore.open(out)
     store.verify()
     assert store.read_result("results", AttributeResult) == result
-    assert read_spec(store) == spec == from_toml(AttributeSpec, (out / "run.toml").read_text())
+    assert read_settings(store, AttributeSpec) == spec
     lines = (home / "people.jsonl").read_text().splitlines()
     names = [json.loads(line)["name"] for line in lines]
     for file in out.glob("*.*"):

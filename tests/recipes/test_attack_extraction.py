@@ -11,15 +11,16 @@ import pytest
 from insular.audit.secrets import parse_template
 from insular.audit.secrets_results import ExtractionResult
 from insular.errors import EvidenceError, InvalidArgumentError, RecordError
-from insular.evidence import RunStore, from_toml
+from insular.evidence import RunStore
 from insular.models.loading import load_decoder
 from insular.recipes import attack_extraction_rank
 from insular.recipes.attack_canaries import plant_canaries, read_plan
 from insular.recipes.attack_canaries_spec import CanarySpec
-from insular.recipes.attack_extraction import attack_extraction, read_spec, write_page
+from insular.recipes.attack_extraction import attack_extraction, write_page
 from insular.recipes.attack_extraction_rank import rank_secret
 from insular.recipes.attack_extraction_spec import ExtractionSpec
 from insular.recipes.attack_extraction_summary import extraction_blocks
+from insular.recipes.run_folder import read_settings
 from insular.recipes.train import train_privately
 from insular.recipes.train_spec import TrainSpec
 from insular.reports.terminal import results_console
@@ -281,7 +282,7 @@ def test_evidence_is_whole_and_joined_by_id(home: Path, open_run: tuple[Path, Ex
     store.verify()
     assert store.read_result("results", ExtractionResult) == result
     assert store.manifest.kind == "attack.extraction"
-    assert from_toml(ExtractionSpec, (out / "run.toml").read_text()) == read_spec(store)
+    assert read_settings(store, ExtractionSpec).canaries == str(home / "canaries")
     assert {fact.name for fact in store.manifest.inputs} == {"model", "canaries"}
     plan = read_plan(home / "canaries")[1]
     assert [(r.id, r.repeats) for r in result.secrets] == [(s.id, s.repeats) for s in plan.secrets]

@@ -15,11 +15,12 @@ from insular.errors import EvidenceError, InvalidArgumentError, ModelError, Reco
 from insular.evidence import RunStore
 from insular.models.loading import load_decoder
 from insular.recipes import attack_membership as recipe
-from insular.recipes.attack_membership import attack_membership, read_spec, write_page
+from insular.recipes.attack_membership import attack_membership, write_page
 from insular.recipes.attack_membership_scores import record_losses_of
 from insular.recipes.attack_membership_shadow import read_shadow_rows
+from insular.recipes.attack_membership_spec import MembershipSpec
 from insular.recipes.attack_membership_summary import membership_blocks
-from insular.recipes.run_folder import PAGE, RESULT
+from insular.recipes.run_folder import PAGE, RESULT, read_settings
 from insular.recipes.train import train_privately
 from insular.records import TokenisedRecord
 from insular.reports.terminal import results_console
@@ -174,7 +175,7 @@ def test_a_stopped_run_goes_on_and_does_not_score_again(
     folder: Path, tmp_path: Path, leaky: tuple[Path, MembershipResult],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    spec, out = read_spec(RunStore.open(leaky[0])), tmp_path / "run"
+    spec, out = read_settings(RunStore.open(leaky[0]), MembershipSpec), tmp_path / "run"
 
     def stop(task: str, line: str) -> None:
         if task == "scores":
@@ -271,7 +272,7 @@ def test_without_a_promise_it_measures(folder: Path, tmp_path: Path) -> None:
     result = attack(folder, folder / "leaky", tmp_path / "a")
     assert result.verdict == "no promise" and result.exit_code == 0
     assert result.best.epsilon.delta == 1e-5
-    with pytest.raises(InvalidArgumentError, match="another folder than the run's"):
+    with pytest.raises(InvalidArgumentError, match="another folder than what is read"):
         attack(folder, folder / "leaky", folder / "leaky")
 
 

@@ -20,14 +20,13 @@ from insular.evidence import RunStore
 from insular.recipes.attack_one_run import (
     attack_one_run,
     gaussian_mu_of,
-    read_spec,
     write_page,
 )
 from insular.recipes.attack_one_run_spec import OneRunSpec
 from insular.recipes.attack_one_run_summary import one_run_blocks
 from insular.recipes.one_run_judge import judge_one_run, plan_guesses
 from insular.recipes.one_run_training import observe, observed_of, one_run_game
-from insular.recipes.run_folder import RESULT
+from insular.recipes.run_folder import RESULT, read_settings
 from insular.recipes.train import train_privately
 from insular.recipes.train_spec import TrainSpec
 from insular.recipes.training_games import claimed_curve
@@ -198,7 +197,7 @@ def test_a_real_run_is_audited_from_its_folder(attack: tuple[Path, OneRunResult]
     out, result = attack
     store = RunStore.open(out)
     assert store.read_result(RESULT, OneRunResult) == result
-    assert read_spec(store).canaries == result.bound.n_canaries == 1000
+    assert read_settings(store, OneRunSpec).canaries == result.bound.n_canaries == 1000
     assert not result.point_refuted and not result.bound.curve_refuted and result.exit_code != 1
     assert result.claimed_epsilon == pytest.approx(3.0, abs=0.01)
     assert result.bound.epsilon_lower_bound < result.bound.largest_epsilon

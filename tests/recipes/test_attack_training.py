@@ -19,6 +19,7 @@ from insular.audit.training_attack_results import GameFinding, TrainingAttackRes
 from insular.audit.training_game import play
 from insular.errors import EvidenceError, InvalidArgumentError
 from insular.evidence import RunStore
+from insular.mechanisms.keystream import Keystream, SeededStream
 from insular.models.spec import LoraSpec
 from insular.precision.stock import quiet_bitsandbytes
 from insular.recipes.adapted import build_adapted
@@ -47,7 +48,6 @@ from insular.training.clipping import FlatClipping
 from insular.training.contributions import ClippedSum
 from insular.training.gradients import HookGradients
 from insular.training.noise import GaussianNoise, NoiseDraw
-from insular.mechanisms.keystream import Keystream, SeededStream
 from insular.training.results import PlannedRun
 from insular.training.sampling import ShuffledSampler
 

@@ -42,6 +42,8 @@ def test_the_page_can_be_made_again_and_holds_no_text(measured: tuple[Path, Laye
     out, _ = measured
     page = write_page_of(out).read_text()
     assert "Layers before any release" in page
+    assert "Which part of the state the prediction lives in" in page
+    assert "How far rounding moves a state" in page
     for file in out.iterdir():
         if file.is_file():
             assert SECRET.encode() not in file.read_bytes()
@@ -55,6 +57,8 @@ def test_a_sweep_with_the_same_settings_takes_these_states_as_they_are(
     before = (out / "states" / "manifest.json").read_bytes()
     swept = sweep_hidden(spec, tmp_path / "sweep", states=out / "states", command=COMMAND)
     assert (out / "states" / "manifest.json").read_bytes() == before
+    assert RunStore.open(out).has_result("components-0")
+    assert not RunStore.open(tmp_path / "sweep").has_result("components-0")  # a sweep stays fast
     assert [layer.geometry for layer in swept.layers] == [x.geometry for x in result.layers]
 
 

@@ -24,8 +24,12 @@ from insular.errors import (
 )
 from insular.evidence import RunStore, from_toml, to_toml
 from insular.evidence.ledger import Amount, Ledger
+from insular.mechanisms.keystream import SecureStream, SeededStream
 from insular.recipes import train_search
-from insular.recipes.train_search import best_of, read_search, search_privately
+from insular.recipes.card import make_card
+from insular.recipes.pages import write_page_of
+from insular.recipes.train_search import read_search, search_privately
+from insular.recipes.train_search_choice import best_of
 from insular.recipes.train_search_draws import RunCount, draw_choices
 from insular.recipes.train_search_results import SearchResult
 from insular.recipes.train_search_spec import SearchSpec, candidates
@@ -33,7 +37,6 @@ from insular.recipes.train_search_summary import search_blocks
 from insular.recipes.train_spec import TrainSpec
 from insular.reports.terminal import results_console
 from insular.training.noise import GaussianNoise, NoiseDraw
-from insular.mechanisms.keystream import SecureStream, SeededStream
 
 from .train_inputs import tiny_train, user_tickets
 
@@ -91,7 +94,7 @@ def test_only_the_winner_is_left(searched: tuple[Path, SearchResult]) -> None:
     assert {a.file for a in result.artifacts} == left
     assert not list(out.rglob("checkpoint*"))
     assert not (out / "runs").exists()
-    assert not list(out.rglob("report.html"))
+    assert list(out.rglob("report.html")) == [out / "report.html"]  # none of a single run
     store = RunStore.open(out)
     store.verify()
     assert store.manifest.files["logs/003.jsonl"] == result.runs[2].log_sha256
@@ -309,3 +312,27 @@ def test_record_text_is_in_no_file(searched: tuple[Path, SearchResult], train: T
         if file.is_file():
             content = file.read_bytes().decode("utf-8", errors="replace")
             assert not [text for text in texts if text in content], file
+
+
+def test_the_page_comes_again_from_the_evidence_and_holds_no_record(
+    searched: tuple[Path, SearchResult], train: TrainSpec
+) -> None:
+    out, _ = searched
+    first = (out / "report.html").read_bytes()
+    status = RunStore.open(out).manifest.status
+    assert write_page_of(out) == out / "report.html"
+    assert (out / "report.html").read_bytes() == first
+    store = RunStore.open(out)
+    store.verify()
+    assert (store.manifest.status, "report.html" in store.manifest.files) == (status, True)
+    records = [json.loads(line) for line in Path(train.text).read_text().splitlines()]
+    page = first.decode()
+    assert "Nothing is protected" in page  # seeded
+    assert not [row for row in records if row["text"] in page or f">{row['id']}<" in page]
+
+
+def test_a_search_has_no_card_and_the_error_names_its_page(
+    searched: tuple[Path, SearchResult],
+) -> None:
+    with pytest.raises(EvidenceError, match=r"got a search of settings.*one/report\.html"):
+        make_card(searched[0])

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 import typer
 
@@ -12,7 +12,7 @@ from insular.cli.attack_membership import membership
 from insular.cli.attack_one_run import one_run
 from insular.cli.attack_secrets import attribute, canaries, extraction
 from insular.cli.one_line_group import OneLineGroup
-from insular.cli.output import JSON_HELP, end, goes_on, print_json
+from insular.cli.output import JSON_HELP, end, goes_on, print_json, show
 from insular.cli.spec_options import names
 from insular.recipes.attack_spec import ReleaseSpec
 from insular.recipes.attack_training_spec import TrainingAttackSpec
@@ -61,6 +61,7 @@ def power(
     from insular.evidence import write_atomic
     from insular.evidence.files import explained
     from insular.recipes.attack_summary import power_blocks, power_svg
+    from insular.reports.terminal import results_console
 
     result = attack_power(
         ratio,
@@ -76,7 +77,9 @@ def power(
         write_atomic(out / "power.svg", power_svg(result))
     if print_json(result, json):
         return
-    _print(power_blocks(result))
+    console = results_console()
+    for block in power_blocks(result):
+        console.print(block)
     if out is not None:
         typer.echo(f"Figure: {out / 'power.svg'}")
 
@@ -210,7 +213,8 @@ def _release(spec: ReleaseSpec, folder: Path, *, workers: int, json: str, quiet:
     attack = partial(attack_releases, spec, folder)
     lines = spec.shard_draws // 1024 + 1
     result = _attacked(attack, lines, workers=workers, quiet=quiet)
-    return _shown(result, release_blocks, folder, json=json)
+    show(result, release_blocks, folder, json=json)
+    return result.exit_code
 
 
 def _training(
@@ -223,7 +227,8 @@ def _training(
 
     attack = partial(attack_training, spec, folder)
     result = _attacked(attack, LINES + 1, workers=workers, quiet=quiet)
-    return _shown(result, training_blocks, folder, json=json)
+    show(result, training_blocks, folder, json=json)
+    return result.exit_code
 
 
 def _attacked(attack: Callable[..., T], lines: int, *, workers: int, quiet: bool) -> T:
@@ -235,24 +240,3 @@ def _attacked(attack: Callable[..., T], lines: int, *, workers: int, quiet: bool
         return attack(
             command=tuple(sys.argv), workers=workers or available_cores(), progress=progress
         )
-
-
-def _shown(
-    result: Any, blocks: "Callable[[Any], tuple[object, ...]]", folder: Path, *, json: str
-) -> int:
-    """Print a result, and give its exit code."""
-    from insular.recipes.run_folder import PAGE
-
-    if not print_json(result, json):
-        _print(blocks(result))
-        typer.echo(f"Page:   {folder / PAGE}")
-    return result.exit_code
-
-
-def _print(blocks: "tuple[object, ...]") -> None:
-    """Blocks on standard output, at most 80 columns."""
-    from insular.reports.terminal import results_console
-
-    console = results_console()
-    for block in blocks:
-        console.print(block)

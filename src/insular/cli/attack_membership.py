@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from insular.cli.output import JSON_HELP, end, goes_on, print_json
+from insular.cli.output import JSON_HELP, end, goes_on, show
+from insular.cli.spec_options import items
 from insular.recipes.attack_membership_spec import MembershipSpec
 
 _DEFAULT = MembershipSpec(run="", members="-", non_members="-")
@@ -89,7 +90,7 @@ def membership(
         similarity=similarity,
         overlap=overlap,  # pyright: ignore[reportArgumentType]
         shadow=shadow,
-        fprs=_rates(fprs),
+        fprs=items("fprs", fprs, float),
         epsilon=epsilon,
         delta=delta,
         significance=significance,
@@ -105,31 +106,13 @@ def membership(
     )
 
 
-def _rates(text: str) -> tuple[float, ...]:
-    """Rates separated by commas."""
-    from insular.errors import InvalidArgumentError
-
-    try:
-        return tuple(float(part) for part in text.split(",") if part.strip())
-    except ValueError as error:
-        raise InvalidArgumentError(
-            f"fprs must be numbers separated by commas, got fprs={text!r}."
-        ) from error
-
-
 def _attacked(spec: MembershipSpec, folder: Path, *, json: str, quiet: bool) -> int:
     """Attack, print, and give the exit code."""
     from insular.cli.progress import TaskProgress
     from insular.recipes.attack_membership import attack_membership
     from insular.recipes.attack_membership_summary import membership_blocks
-    from insular.recipes.run_folder import PAGE
-    from insular.reports.terminal import results_console
 
     with TaskProgress(lambda task: 20, quiet=quiet) as progress:
         result = attack_membership(spec, folder, command=tuple(sys.argv), progress=progress)
-    if not print_json(result, json):
-        console = results_console()
-        for block in membership_blocks(result):
-            console.print(block)
-        typer.echo(f"Page:   {folder / PAGE}")
+    show(result, membership_blocks, folder, json=json)
     return result.exit_code

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from insular.cli.output import JSON_HELP, end, goes_on, print_json
-from insular.errors import InvalidArgumentError
+from insular.cli.output import JSON_HELP, end, goes_on, show
+from insular.cli.spec_options import items
 from insular.recipes.attack_one_run_spec import OneRunSpec
 
 _DEFAULT = OneRunSpec(run="")
@@ -54,7 +54,7 @@ def one_run(
         run=str(run),
         canaries=canaries,
         direction=direction,  # pyright: ignore[reportArgumentType]
-        guesses=_numbers(guesses),
+        guesses=items("guesses", guesses, int),
         two_sided=two_sided,
         excess=excess,
         significance=significance,
@@ -69,24 +69,8 @@ def _one_run(spec: OneRunSpec, folder: Path, *, json: str, quiet: bool) -> int:
     from insular.cli.progress import TaskProgress
     from insular.recipes.attack_one_run import attack_one_run
     from insular.recipes.attack_one_run_summary import one_run_blocks
-    from insular.recipes.run_folder import PAGE
-    from insular.reports.terminal import results_console
 
     with TaskProgress(lambda task: 2, quiet=quiet) as progress:
         result = attack_one_run(spec, folder, command=tuple(sys.argv), progress=progress)
-    if not print_json(result, json):
-        console = results_console()
-        for block in one_run_blocks(result):
-            console.print(block)
-        typer.echo(f"Page:   {folder / PAGE}")
+    show(result, one_run_blocks, folder, json=json)
     return result.exit_code
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    """Whole numbers by comma."""
-    try:
-        return tuple(int(part) for part in text.split(",") if part.strip())
-    except ValueError:
-        raise InvalidArgumentError(
-            f"guesses must be whole numbers by comma, got guesses={text!r}."
-        ) from None

@@ -1,15 +1,13 @@
 """``insular attack canaries``, ``extraction`` and ``attribute``: secrets that are known to us."""
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from insular.cli.output import JSON_HELP, end, goes_on, print_json
-from insular.cli.spec_options import names
-from insular.errors import InvalidArgumentError
+from insular.cli.output import JSON_HELP, end, goes_on, print_json, show
+from insular.cli.spec_options import items, names
 from insular.recipes.attack_attribute_spec import AttributeSpec
 from insular.recipes.attack_canaries_spec import CanarySpec
 from insular.recipes.attack_extraction_spec import ExtractionSpec
@@ -50,11 +48,12 @@ def canaries(
     from insular.recipes.attack_canaries import plant_canaries
     from insular.recipes.attack_canaries_spec import without_secrets
     from insular.recipes.attack_extraction_summary import canaries_blocks
+    from insular.reports.terminal import results_console
 
     spec = CanarySpec(
         text=str(text),
         secrets=secrets,
-        repeat=_whole_numbers(repeat),
+        repeat=items("repeat", repeat, int),
         template=template,
         text_field=text_field,
         id_field=id_field,
@@ -66,7 +65,9 @@ def canaries(
     plan = plant_canaries(spec, folder, command=tuple(sys.argv))
     counts = without_secrets(plan)
     if not print_json(counts, json):
-        _print(canaries_blocks(counts, str(folder)))
+        console = results_console()
+        for block in canaries_blocks(counts, str(folder)):
+            console.print(block)
 
 
 def extraction(
@@ -172,7 +173,8 @@ def _extraction(spec: ExtractionSpec, folder: Path, *, json: str, quiet: bool) -
 
     with TaskProgress(lambda task: _LINES, quiet=quiet) as progress:
         result = attack_extraction(spec, folder, command=tuple(sys.argv), progress=progress)
-    return _shown(result, extraction_blocks, folder, json=json)
+    show(result, extraction_blocks, folder, json=json)
+    return result.exit_code
 
 
 def _attribute(spec: AttributeSpec, folder: Path, *, json: str, quiet: bool) -> int:
@@ -183,35 +185,5 @@ def _attribute(spec: AttributeSpec, folder: Path, *, json: str, quiet: bool) -> 
 
     with TaskProgress(lambda task: 1, quiet=quiet) as progress:
         result = attack_attribute(spec, folder, command=tuple(sys.argv), progress=progress)
-    return _shown(result, attribute_blocks, folder, json=json)
-
-
-def _shown(
-    result: Any, blocks: "Callable[[Any], tuple[object, ...]]", folder: Path, *, json: str
-) -> int:
-    """Print a result, and give its exit code."""
-    from insular.recipes.run_folder import PAGE
-
-    if not print_json(result, json):
-        _print(blocks(result))
-        typer.echo(f"Page:   {folder / PAGE}")
+    show(result, attribute_blocks, folder, json=json)
     return result.exit_code
-
-
-def _print(blocks: "tuple[object, ...]") -> None:
-    """Blocks on standard output, at most 80 columns."""
-    from insular.reports.terminal import results_console
-
-    console = results_console()
-    for block in blocks:
-        console.print(block)
-
-
-def _whole_numbers(text: str) -> tuple[int, ...]:
-    """Whole numbers by comma."""
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise InvalidArgumentError(
-            f"repeat must be whole numbers by comma, got repeat={text!r}."
-        ) from None

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from insular.cli.one_line_group import OneLineGroup
-from insular.cli.output import JSON_HELP, end, goes_on, print_json
+from insular.cli.output import JSON_HELP, end, goes_on, print_json, show
 from insular.cli.spec_options import settings, with_options
 from insular.recipes.hidden_spec import MECHANISM_KINDS, SweepSpec
 
@@ -130,10 +130,8 @@ def _geometry(
     from insular.cli.progress import TaskProgress
     from insular.evidence import available_cores
     from insular.recipes.hidden_geometry import layer_blocks, measure_layers
-    from insular.recipes.run_folder import PAGE
-    from insular.reports.terminal import results_console
 
-    lines = {**_lines(spec), "layers": len(spec.layers)}
+    lines = {**_lines(spec), "layers": 2 * len(spec.layers) + 1}
     with TaskProgress(lambda task: lines[task], quiet=quiet) as progress:
         result = measure_layers(
             spec,
@@ -143,11 +141,7 @@ def _geometry(
             workers=workers or available_cores(),
             progress=progress,
         )
-    if not print_json(result, json):
-        console = results_console()
-        for block in layer_blocks(result):
-            console.print(block)
-        console.print(f"Page:   {folder / PAGE}", soft_wrap=True)
+    show(result, layer_blocks, folder, json=json)
     return 0
 
 
@@ -182,8 +176,6 @@ def _sweep(
     from insular.evidence import available_cores
     from insular.recipes.hidden_sweep import sweep_hidden
     from insular.recipes.hidden_sweep_summary import sweep_blocks
-    from insular.recipes.run_folder import PAGE
-    from insular.reports.terminal import results_console
 
     lines = {
         **_lines(spec),
@@ -199,9 +191,5 @@ def _sweep(
             workers=workers or available_cores(),
             progress=progress,
         )
-    if not print_json(result, json):
-        console = results_console()
-        for block in sweep_blocks(result):
-            console.print(block)
-        console.print(f"Page:   {folder / PAGE}", soft_wrap=True)
+    show(result, sweep_blocks, folder, json=json)
     return result.exit_code

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import typer
 
@@ -29,6 +29,28 @@ def print_json(result: object, target: str) -> bool:
         return True
     write_atomic(Path(target), text)
     return False
+
+
+def show(
+    result: Any, blocks: Callable[[Any], tuple[object, ...]], folder: Path, *, json: str
+) -> None:
+    """Print a result at most 80 columns wide, and name its page; or print it as JSON.
+
+    Args:
+        result: The result.
+        blocks: What to print of it, in order.
+        folder: Folder of the evidence.
+        json: As for ``print_json``.
+    """
+    from insular.recipes.run_folder import PAGE
+    from insular.reports.terminal import results_console
+
+    if print_json(result, json):
+        return
+    console = results_console()
+    for block in blocks(result):
+        console.print(block)
+    console.print(f"Page:   {folder / PAGE}", soft_wrap=True)
 
 
 def end(run: Callable[[], int], *, interrupted: str) -> NoReturn:

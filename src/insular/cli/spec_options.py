@@ -79,7 +79,7 @@ def settings(
     """
     kinds = {field.name: _item_type(field.type) for field in fields(spec)}  # pyright: ignore[reportArgumentType]
     values = {
-        name: value if kinds[name] is None else _items(name, value, kinds[name])
+        name: value if kinds[name] is None else items(name, value, kinds[name])
         for name, value in given.items()
     }
     if config is None:
@@ -127,17 +127,6 @@ def _item_type(annotation: Any) -> Any:
     return kinds[0] if len(kinds) == 2 and kinds[1] is Ellipsis else None
 
 
-def _items(name: str, value: str, kind: Any) -> tuple[Any, ...]:
-    """Items separated by commas."""
-    try:
-        return tuple(kind(item) for item in names(value))
-    except ValueError as error:
-        raise InvalidArgumentError(
-            f"{name} must be {'whole ' if kind is int else ''}numbers separated by commas, got "
-            f"{name}={value!r}."
-        ) from error
-
-
 def names(value: str) -> tuple[str, ...]:
     """Names separated by commas.
 
@@ -148,6 +137,29 @@ def names(value: str) -> tuple[str, ...]:
         Them, without white space around and without empty ones.
     """
     return tuple(name.strip() for name in value.split(",") if name.strip())
+
+
+def items(name: str, value: str, kind: Any) -> tuple[Any, ...]:
+    """Names or numbers separated by commas.
+
+    Args:
+        name: The setting, for the error.
+        value: As typed.
+        kind: ``int``, ``float`` or ``str``.
+
+    Returns:
+        The items.
+
+    Raises:
+        InvalidArgumentError: If one is no number.
+    """
+    try:
+        return tuple(kind(item) for item in names(value))
+    except ValueError as error:
+        raise InvalidArgumentError(
+            f"{name} must be {'whole ' if kind is int else ''}numbers separated by commas, got "
+            f"{name}={value!r}."
+        ) from error
 
 
 def _was_typed(context: typer.Context, name: str) -> bool:

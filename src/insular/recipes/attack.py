@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from insular.audit.audit_results import AuditResult
-from insular.errors import EvidenceError, InvalidArgumentError
+from insular.errors import EvidenceError
 from insular.evidence import InputFact, RunStore, sha256_of
 from insular.recipes import audit as audits
 from insular.recipes.attack_judge import judge_stack
@@ -20,9 +20,7 @@ from insular.recipes.attack_spec import ReleaseSpec
 from insular.recipes.inputs import Progress, silent
 from insular.recipes.run_folder import (
     RESULT,
-    SPEC_FILE,
     begin_or_continue,
-    read_settings,
     run_status,
     write_run_page,
 )
@@ -64,7 +62,9 @@ def attack_releases(
     report = progress or silent
     pair = open_pair(Path(spec.run))
     arms = pair.arms(spec.stacks)
-    store = _open(spec, out, command=command, facts=_facts(pair))
+    store = begin_or_continue(
+        KIND, out, spec, command=command, inputs=_facts(pair), other="another audit"
+    )
     with run_status(store, stage="attack"):
         start, words = start_adapter(pair, report=report)
         steps = [released_step(pair, arm, spec, start) for arm in arms]
@@ -136,36 +136,7 @@ def write_page(store: RunStore) -> Path:
     return write_run_page(store, lambda manifest: release_page(result, manifest))
 
 
-def read_spec(store: RunStore) -> ReleaseSpec:
-    """The settings that a run was given.
-
-    Args:
-        store: The run.
-
-    Returns:
-        The spec of its ``run.toml``.
-    """
-    return read_settings(store, ReleaseSpec)
-
-
 def _facts(pair: AuditedPair) -> tuple[InputFact, ...]:
     """The audit by the digest of its results, which name every array by digest."""
     file = pair.store.path / f"{RESULT}.json"
     return (InputFact(name="audit", source=str(pair.store.path), sha256=sha256_of(file)),)
-
-
-def _open(
-    spec: ReleaseSpec, out: Path, *, command: Sequence[str], facts: tuple[InputFact, ...]
-) -> RunStore:
-    """Create the run folder, or go on with an unfinished run of the same spec."""
-    if out.resolve() == Path(spec.run).resolve():
-        raise InvalidArgumentError(f"--out must be another folder than the audit's, got {out}.")
-    return begin_or_continue(
-        KIND,
-        out,
-        spec,
-        command=command,
-        inputs=facts,
-        other="another audit",
-        repeat=f"as {out / SPEC_FILE} says",
-    )

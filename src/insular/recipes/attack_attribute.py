@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, final
 from insular.audit.attribute import compare_guessers, most_common
 from insular.audit.attribute_results import AttributeRank, AttributeResult
 from insular.audit.rates import rate_of
-from insular.errors import InvalidArgumentError
 from insular.evidence import ArrayRef, InputFact, RunStore, sha256_of
 from insular.recipes.attack_attribute_page import attribute_page
 from insular.recipes.attack_attribute_rows import Row, read_rows
@@ -17,9 +16,7 @@ from insular.recipes.attacked_model import AttackedModel, open_attacked
 from insular.recipes.inputs import Progress, silent
 from insular.recipes.run_folder import (
     RESULT,
-    SPEC_FILE,
     begin_or_continue,
-    read_settings,
     run_status,
     write_run_page,
 )
@@ -83,7 +80,14 @@ def attack_attribute(
     )
     report("", f"loading {spec.run}")
     attacked = open_attacked(Path(spec.run), model=spec.model, device=spec.device)
-    store = _open(spec, out, command=command, facts=(*attacked.inputs, *_facts(spec, rows, others)))
+    store = begin_or_continue(
+        KIND,
+        out,
+        spec,
+        command=command,
+        inputs=(*attacked.inputs, *_facts(spec, rows, others)),
+        other="other records",
+    )
     with run_status(store, stage="attribute"):
         report("model", f"scoring {len(rows)} records")
         model = _scored(store, "model", attacked.decoder, spec, rows)
@@ -176,18 +180,6 @@ def write_page(store: RunStore) -> Path:
     return write_run_page(store, lambda manifest: attribute_page(result, manifest))
 
 
-def read_spec(store: RunStore) -> AttributeSpec:
-    """The settings that a run was given.
-
-    Args:
-        store: The run.
-
-    Returns:
-        The spec of its ``run.toml``.
-    """
-    return read_settings(store, AttributeSpec)
-
-
 def _scored(
     store: RunStore, name: str, decoder: "Decoder", spec: AttributeSpec, rows: Sequence[Row]
 ) -> "dict[str, np.ndarray]":
@@ -235,21 +227,4 @@ def _facts(
     return tuple(
         InputFact(name=name, source=path, sha256=sha256_of(Path(path)), n_records=len(found))
         for name, path, found in files
-    )
-
-
-def _open(
-    spec: AttributeSpec, out: Path, *, command: Sequence[str], facts: tuple[InputFact, ...]
-) -> RunStore:
-    """Create the run folder, or go on with an unfinished run of the same spec."""
-    if out.resolve() == Path(spec.run).resolve():
-        raise InvalidArgumentError(f"--out must be another folder than the run's, got {out}.")
-    return begin_or_continue(
-        KIND,
-        out,
-        spec,
-        command=command,
-        inputs=facts,
-        other="other records",
-        repeat=f"as {out / SPEC_FILE} says",
     )

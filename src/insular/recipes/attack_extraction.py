@@ -22,9 +22,7 @@ from insular.recipes.attacked_model import AttackedModel, open_attacked
 from insular.recipes.inputs import Progress, silent
 from insular.recipes.run_folder import (
     RESULT,
-    SPEC_FILE,
     begin_or_continue,
-    read_settings,
     run_status,
     write_run_page,
 )
@@ -78,7 +76,9 @@ def attack_extraction(
         sha256=sha256_of(plan_store.path / f"{PLAN}.json"),
         n_records=len(plan.secrets),
     )
-    store = _open(spec, out, command=command, facts=(*attacked.inputs, fact))
+    store = begin_or_continue(
+        KIND, out, spec, command=command, inputs=(*attacked.inputs, fact), other="another run"
+    )
     with run_status(store, stage="extraction"):
         ranks = _rank_all(spec, attacked, plan, store, report)
         result = judge_secrets(spec, attacked, plan, ranks, notes=notes)
@@ -159,18 +159,6 @@ def write_page(store: RunStore) -> Path:
     """
     result = store.read_result(RESULT, ExtractionResult)
     return write_run_page(store, lambda manifest: extraction_page(result, manifest))
-
-
-def read_spec(store: RunStore) -> ExtractionSpec:
-    """The settings that a run was given.
-
-    Args:
-        store: The run.
-
-    Returns:
-        The spec of its ``run.toml``.
-    """
-    return read_settings(store, ExtractionSpec)
 
 
 def _rank_all(
@@ -254,22 +242,3 @@ def _check_run(attacked: AttackedModel, plan: CanaryPlan, store: RunStore) -> tu
             f" were learnt from {limit} rows only.",
         )
     return ()
-
-
-def _open(
-    spec: ExtractionSpec, out: Path, *, command: Sequence[str], facts: tuple[InputFact, ...]
-) -> RunStore:
-    """Create the run folder, or go on with an unfinished run of the same spec."""
-    if out.resolve() in {Path(spec.run).resolve(), Path(spec.canaries).resolve()}:
-        raise InvalidArgumentError(
-            f"--out must be another folder than the run's and the canaries', got {out}."
-        )
-    return begin_or_continue(
-        KIND,
-        out,
-        spec,
-        command=command,
-        inputs=facts,
-        other="another run",
-        repeat=f"as {out / SPEC_FILE} says",
-    )

@@ -5,7 +5,6 @@ from pathlib import Path
 
 from insular.audit.membership import count_tests, perfect_attack_refutes
 from insular.audit.membership_results import MembershipResult
-from insular.errors import InvalidArgumentError
 from insular.evidence import InputFact, RunStore, sha256_of
 from insular.models.loading import Decoder, load_decoder
 from insular.recipes.attack_membership_inputs import AttackInputs, prepare_attack
@@ -17,9 +16,7 @@ from insular.recipes.attacked_model import AttackedModel, open_attacked
 from insular.recipes.inputs import Progress, silent
 from insular.recipes.run_folder import (
     RESULT,
-    SPEC_FILE,
     begin_or_continue,
-    read_settings,
     run_status,
     write_run_page,
 )
@@ -67,7 +64,14 @@ def attack_membership(
     claim = claim_of(spec, attacked)
     inputs = prepare_attack(spec, attacked, progress=report)
     reference = _reference(spec, report)
-    store = _open(spec, out, command=command, facts=_facts(spec, attacked, inputs, reference))
+    store = begin_or_continue(
+        KIND,
+        out,
+        spec,
+        command=command,
+        inputs=_facts(spec, attacked, inputs, reference),
+        other="other files",
+    )
     with run_status(store, stage="attack"):
         sides = (inputs.members, inputs.non_members)
         blocks = score_blocks(
@@ -132,18 +136,6 @@ def write_page(store: RunStore) -> Path:
     return write_run_page(store, lambda manifest: membership_page(result, manifest))
 
 
-def read_spec(store: RunStore) -> MembershipSpec:
-    """The settings that a run was given.
-
-    Args:
-        store: The run.
-
-    Returns:
-        The spec of its ``run.toml``.
-    """
-    return read_settings(store, MembershipSpec)
-
-
 def _reference(spec: MembershipSpec, report: Progress) -> Decoder | None:
     """The reference model that was named."""
     if not spec.reference:
@@ -167,20 +159,3 @@ def _facts(
             InputFact(name="shadow", source=spec.shadow, sha256=sha256_of(Path(spec.shadow)))
         )
     return tuple(facts)
-
-
-def _open(
-    spec: MembershipSpec, out: Path, *, command: Sequence[str], facts: tuple[InputFact, ...]
-) -> RunStore:
-    """Create the run folder, or go on with an unfinished run of the same spec."""
-    if out.resolve() == Path(spec.run).resolve():
-        raise InvalidArgumentError(f"--out must be another folder than the run's, got {out}.")
-    return begin_or_continue(
-        KIND,
-        out,
-        spec,
-        command=command,
-        inputs=facts,
-        other="other files",
-        repeat=f"as {out / SPEC_FILE} says",
-    )

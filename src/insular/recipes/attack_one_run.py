@@ -7,7 +7,6 @@ from statistics import NormalDist
 
 from insular.accounting import TradeoffCurve
 from insular.audit.one_run_results import OneRunResult
-from insular.errors import InvalidArgumentError
 from insular.evidence import InputFact, RunStore, sha256_of
 from insular.recipes.attack_one_run_page import one_run_page
 from insular.recipes.attack_one_run_spec import OneRunSpec
@@ -17,9 +16,7 @@ from insular.recipes.one_run_judge import judge_one_run, plan_guesses, points_be
 from insular.recipes.one_run_training import observed_of, one_run_game, one_run_task
 from insular.recipes.run_folder import (
     RESULT,
-    SPEC_FILE,
     begin_or_continue,
-    read_settings,
     run_status,
     write_run_page,
 )
@@ -63,7 +60,9 @@ def attack_one_run(
     report = progress or silent
     source, train, trained = open_training(Path(spec.run))
     game = one_run_game(spec, train, trained.planned)
-    store = _open(spec, out, command=command, source=source)
+    store = begin_or_continue(
+        KIND, out, spec, command=command, inputs=(_fact(source),), other="another run"
+    )
     with run_status(store, stage="attack"):
         report("", "the promised curve, and how many to guess")
         claim = claimed_curve(trained.executed.event)
@@ -129,33 +128,10 @@ def write_page(store: RunStore) -> Path:
     return write_run_page(store, lambda manifest: one_run_page(result, manifest))
 
 
-def read_spec(store: RunStore) -> OneRunSpec:
-    """The settings that a run was given.
-
-    Args:
-        store: The run.
-
-    Returns:
-        The spec of its ``run.toml``.
-    """
-    return read_settings(store, OneRunSpec)
-
-
-def _open(spec: OneRunSpec, out: Path, *, command: Sequence[str], source: RunStore) -> RunStore:
-    """Create the run folder, or go on with an unfinished run of the same spec."""
-    if out.resolve() == source.path.resolve():
-        raise InvalidArgumentError(f"--out must be another folder than the run's, got {out}.")
-    fact = InputFact(
+def _fact(source: RunStore) -> InputFact:
+    """The run, by the digest of its results."""
+    return InputFact(
         name="training",
         source=str(source.path),
         sha256=sha256_of(source.path / f"{RESULT}.json"),
-    )
-    return begin_or_continue(
-        KIND,
-        out,
-        spec,
-        command=command,
-        inputs=(fact,),
-        other="another run",
-        repeat=f"as {out / SPEC_FILE} says",
     )

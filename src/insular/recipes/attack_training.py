@@ -5,7 +5,7 @@ from pathlib import Path
 
 from insular.audit.rates import bonferroni
 from insular.audit.training_attack_results import TrainingAttackResult
-from insular.errors import EvidenceError, InvalidArgumentError
+from insular.errors import EvidenceError
 from insular.evidence import InputFact, RunStore, sha256_of
 from insular.recipes import train as trains
 from insular.recipes.attack import open_pair
@@ -14,9 +14,7 @@ from insular.recipes.attack_training_spec import TrainingAttackSpec
 from insular.recipes.inputs import Progress, silent
 from insular.recipes.run_folder import (
     RESULT,
-    SPEC_FILE,
     begin_or_continue,
-    read_settings,
     run_status,
     write_run_page,
 )
@@ -70,7 +68,7 @@ def attack_training(
     report = progress or silent
     source, train, trained = open_training(Path(spec.run))
     games, facts = games_against(spec, train, trained), _facts(spec, source)
-    store = _open(spec, out, command=command, facts=facts)
+    store = begin_or_continue(KIND, out, spec, command=command, inputs=facts, other="another run")
     with run_status(store, stage="attack"):
         report("", "the promised curve")
         claim = claimed_curve(trained.executed.event)
@@ -186,18 +184,6 @@ def write_page(store: RunStore) -> Path:
     return write_run_page(store, lambda manifest: training_page(result, manifest))
 
 
-def read_spec(store: RunStore) -> TrainingAttackSpec:
-    """The settings that a run was given.
-
-    Args:
-        store: The run.
-
-    Returns:
-        The spec of its ``run.toml``.
-    """
-    return read_settings(store, TrainingAttackSpec)
-
-
 def _pair_game(spec: TrainingAttackSpec, train: TrainSpec, trained: TrainResult) -> Game:
     """The record of an audited pair in each step, as the run draws it."""
     import numpy as np
@@ -232,21 +218,4 @@ def _facts(spec: TrainingAttackSpec, source: RunStore) -> tuple[InputFact, ...]:
     return tuple(
         InputFact(name=name, source=str(path), sha256=sha256_of(path / f"{RESULT}.json"))
         for name, path in folders.items()
-    )
-
-
-def _open(
-    spec: TrainingAttackSpec, out: Path, *, command: Sequence[str], facts: tuple[InputFact, ...]
-) -> RunStore:
-    """Create the run folder, or go on with an unfinished run of the same spec."""
-    if out.resolve() in {Path(fact.source).resolve() for fact in facts}:
-        raise InvalidArgumentError(f"--out must be another folder than the run's, got {out}.")
-    return begin_or_continue(
-        KIND,
-        out,
-        spec,
-        command=command,
-        inputs=facts,
-        other="another run",
-        repeat=f"as {out / SPEC_FILE} says",
     )

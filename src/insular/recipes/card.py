@@ -14,7 +14,7 @@ from insular.recipes.card_markdown import card_markdown
 from insular.recipes.card_page import card_page
 from insular.recipes.card_statements import NOTHING_STATED, Statements
 from insular.recipes.card_training import training_card
-from insular.recipes.run_folder import RESULT, read_settings
+from insular.recipes.run_folder import PAGE, RESULT, read_settings
 from insular.recipes.spec import AuditSpec
 from insular.recipes.train_results import TrainResult
 from insular.recipes.train_spec import TrainSpec
@@ -22,6 +22,8 @@ from insular.reports.page import render
 
 AUDIT, TRAINING = "audit.isolation", "train"
 """The kinds of run that have a card, as their manifests name them."""
+SEARCH = "train.search"
+"""A kind that has none: what a card says of a stack was deleted with the runs."""
 CARD_JSON, CARD_MARKDOWN, CARD_PAGE = "card.json", "card.md", "card.html"
 
 
@@ -49,6 +51,12 @@ def make_card(
     """
     store = RunStore.open(run)
     manifest = store.manifest
+    if manifest.kind == SEARCH:
+        raise EvidenceError(
+            f"{run} must be an audit or a training run to have a card, got a search of settings,"
+            " whose runs are deleted with their audits, which a card cites; what may leave and what"
+            f" the search cost is on its page, {run / PAGE}, which itself is private."
+        )
     if manifest.kind not in (AUDIT, TRAINING):
         raise EvidenceError(
             f"{run} must be an audit or a training run to have a card, got {manifest.kind}."

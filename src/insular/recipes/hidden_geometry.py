@@ -1,18 +1,23 @@
 """``insular hidden geometry``: what a model reads of its states, before any release."""
 
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from insular.evidence import RunManifest, RunStore
+from insular.recipes._hidden_components_sections import components_section, numerics_section
+from insular.recipes._hidden_components_words import component_sentences, rounding_sentence
 from insular.recipes._hidden_layers_section import layers_section
 from insular.recipes._page_parts import evidence_files, repeat_attack, run_sentence
+from insular.recipes.hidden_components import component_tasks, numerics_task
 from insular.recipes.hidden_layers import layer_tasks
 from insular.recipes.hidden_results import LayersResult
 from insular.recipes.hidden_run import hidden_run
 from insular.recipes.hidden_spec import SweepSpec
 from insular.recipes.inputs import Progress, silent
 from insular.recipes.run_folder import RESULT, write_run_page
+from insular.recipes.tasks import Task
 from insular.reports import Page, paragraph
 
 if TYPE_CHECKING:
@@ -49,13 +54,16 @@ def measure_layers(
     with hidden_run(
         KIND, spec, out, states=states, command=command, workers=workers, report=progress or silent
     ) as run:
+        numerics, *found = run.run(_tasks(spec, run.folder), "layers")
         result = LayersResult(
             model=spec.model,
             model_digest=run.model_digest,
             text=spec.text,
             n_candidates=len(run.states.bank.record_ids),
             n_queries=spec.queries,
-            layers=tuple(run.run(layer_tasks(spec, run.folder), "layers")),
+            layers=tuple(found[::2]),
+            components=tuple(found[1::2]),
+            numerics=numerics,
         )
         run.store.write_result(RESULT, result)
     write_page(run.store)
@@ -90,7 +98,16 @@ def layers_page(result: LayersResult, manifest: RunManifest) -> Page:
         verdict="Measured, nothing released",
         verdict_kind="open",
         lead=tuple(map(paragraph, layer_sentences(result))),
-        sections=(layers_section(result.layers), repeat_attack(manifest, speeds=())),
+        sections=(
+            layers_section(result.layers),
+            *((components_section(result.components),) if result.components else ()),
+            *(
+                (numerics_section(result.numerics, result.components),)
+                if result.numerics and result.components
+                else ()
+            ),
+            repeat_attack(manifest, speeds=()),
+        ),
         evidence=evidence_files(manifest),
         footer=f"{run_sentence(manifest)} No record text is on this page.",
     )
@@ -119,6 +136,25 @@ def layer_sentences(result: LayersResult) -> tuple[str, ...]:
     return tuple(found)
 
 
+def state_sentences(result: LayersResult) -> tuple[str, ...]:
+    """What each layer's states are made of, and how far rounding moves them.
+
+    Args:
+        result: The layers.
+
+    Returns:
+        Paragraphs; none for a run that did not measure it.
+    """
+    return tuple(
+        words
+        for found in result.components
+        for words in (
+            " ".join(component_sentences(found)),
+            *((rounding_sentence(result.numerics, found),) if result.numerics else ()),
+        )
+    )
+
+
 def layer_blocks(result: LayersResult) -> "tuple[RenderableType, ...]":
     """The sentences and a table for the terminal.
 
@@ -144,6 +180,7 @@ def layer_blocks(result: LayersResult) -> "tuple[RenderableType, ...]":
     ]
     return (
         *layer_sentences(result),
+        *state_sentences(result),
         terminal.table(
             ("Layer", "G_mah", "null", "E_k", "null", "r_95/d", "null"),
             rows,
@@ -151,3 +188,9 @@ def layer_blocks(result: LayersResult) -> "tuple[RenderableType, ...]":
             title="Each number beside what data without structure gives",
         ),
     )
+
+
+def _tasks(spec: SweepSpec, states: Path) -> list[Task]:
+    """The certificate, then for each layer its geometry and its parts, while it is in memory."""
+    pairs = zip(layer_tasks(spec, states), component_tasks(spec, states), strict=True)
+    return [numerics_task(spec, states), *chain.from_iterable(pairs)]

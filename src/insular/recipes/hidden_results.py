@@ -7,8 +7,10 @@ from insular.hidden.calibration_results import CalibrationStatus
 from insular.hidden.extraction_results import LayerFacts
 from insular.hidden.geometry_results import HiddenGeometry
 from insular.hidden.gradient_results import GradientSummary
+from insular.hidden.numerics_results import NumericsResult
 from insular.hidden.retrieval_results import RetrievalResult
 from insular.hidden.utility_results import UtilityResult
+from insular.recipes.hidden_components_results import ComponentsResult
 
 CellStatus = CalibrationStatus | Literal["not fitted"]
 
@@ -107,6 +109,10 @@ class LayersResult:
     """Of them, released as they are."""
     layers: tuple[LayerResult, ...]
     """Layer by layer."""
+    components: tuple[ComponentsResult, ...] = ()
+    """Parts of each layer's states, in the same order; older runs have none."""
+    numerics: NumericsResult | None = None
+    """How far rounding moves the states; older runs have none."""
 
 
 @final

@@ -18,6 +18,7 @@ _WRITERS = {
     "hidden.geometry": "insular.recipes.hidden_geometry",
     "hidden.sweep": "insular.recipes.hidden_sweep",
     "train": "insular.recipes.train",
+    "train.search": "insular.recipes.train_search",
 }
 """Kind of a run to the module whose ``write_page`` renders it."""
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from insular.errors import EvidenceError, InsularError
+from insular.errors import EvidenceError, InsularError, InvalidArgumentError
 from insular.evidence import (
     InputFact,
     RunManifest,
@@ -55,9 +55,12 @@ def begin_or_continue(
     command: Sequence[str],
     inputs: tuple[InputFact, ...],
     other: str,
-    repeat: str,
+    repeat: str = "",
 ) -> RunStore:
     """Create the folder of a run, or go on with an unfinished run of the same settings and inputs.
+
+    Guarantees:
+        * No folder that is read is written to.
 
     Args:
         kind: What runs.
@@ -66,14 +69,18 @@ def begin_or_continue(
         command: The command as typed.
         inputs: What is read.
         other: What else than settings may differ, for the error.
-        repeat: How to go on with the run that is there, for the error.
+        repeat: How to go on with the run that is there, for the error; by default as its
+            ``run.toml`` says.
 
     Returns:
         The store.
 
     Raises:
+        InvalidArgumentError: If the folder is one of the inputs.
         EvidenceError: If the folder holds another run.
     """
+    if out.resolve() in {Path(fact.source).resolve() for fact in inputs}:
+        raise InvalidArgumentError(f"--out must be another folder than what is read, got {out}.")
     if not (out / "manifest.json").is_file():
         return begin_run(kind, out, spec, command=command, inputs=inputs)
     store = RunStore.open(out)
@@ -83,8 +90,9 @@ def begin_or_continue(
             " another --out."
         )
     if read_settings(store, type(spec)) != spec or store.manifest.inputs != inputs:
+        how = repeat or f"as {out / SPEC_FILE} says"
         raise EvidenceError(
-            f"{out} holds an unfinished run with other settings or {other}; repeat it {repeat}, or"
+            f"{out} holds an unfinished run with other settings or {other}; repeat it {how}, or"
             " choose another --out."
         )
     if store.manifest.finished:

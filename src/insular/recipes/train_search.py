@@ -1,24 +1,30 @@
 """Private hyperparameter search: a random number of runs, of which the best one alone leaves."""
 
-import math
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
-from hashlib import sha256
 from pathlib import Path
 
-from insular.accounting import ComposedEvent, Event, spend
 from insular.errors import EvidenceError, InvalidArgumentError
 from insular.evidence import RunStore, from_toml, to_toml
 from insular.mechanisms.keystream import SecureStream, SeededStream
 from insular.recipes.inputs import Progress, silent
-from insular.recipes.run_folder import PAGE, RESULT, SPEC_FILE, begin_run, run_status
-from insular.recipes.train import ADAPTER, LOG, train_privately
+from insular.recipes.run_folder import (
+    PAGE,
+    RESULT,
+    SPEC_FILE,
+    begin_run,
+    run_status,
+    write_run_page,
+)
+from insular.recipes.train import train_privately
 from insular.recipes.train_budget import Reservation
-from insular.recipes.train_results import Artifact, TrainResult
+from insular.recipes.train_results import TrainResult
+from insular.recipes.train_search_choice import choose
 from insular.recipes.train_search_draws import RunCount, draw_choices
+from insular.recipes.train_search_page import search_page
 from insular.recipes.train_search_plan import PlannedSearch, plan_search
-from insular.recipes.train_search_results import SearchDraws, SearchResult, SearchRun
+from insular.recipes.train_search_results import SearchDraws, SearchResult
 from insular.recipes.train_search_spec import (
     Candidate,
     SearchSpec,
@@ -32,7 +38,6 @@ KIND = "train.search"
 SEARCH_FILE = "search.toml"
 DRAWS = "draws"
 RUNS = "runs"
-LOGS = "logs"
 
 
 def search_privately(
@@ -94,6 +99,7 @@ def search_privately(
         for file in (*(run.log_file for run in result.runs), *(a.file for a in result.artifacts)):
             store.adopt(file)
         store.finish("complete" if result.as_planned else "failed")
+    write_page(store)
     return result
 
 
@@ -118,17 +124,19 @@ def read_search(path: Path) -> SearchSpec:
     return from_toml(SearchSpec, text, source=str(path))
 
 
-def best_of(scores: Sequence[float]) -> int | None:
-    """The run that is kept.
+def write_page(store: RunStore) -> Path:
+    """Render the page of a finished search from its evidence alone.
 
     Args:
-        scores: Public loss of each run.
+        store: The search.
 
     Returns:
-        Position of the least one, the first of equals; None if there is no finite one.
+        The page's path.
     """
-    finite = [(score, place) for place, score in enumerate(scores) if math.isfinite(score)]
-    return min(finite)[1] if finite else None
+    result = store.read_result(RESULT, SearchResult)
+    return write_run_page(
+        store, lambda manifest: search_page(result, manifest, run_folder=str(store.path))
+    )
 
 
 def _searched(
@@ -153,7 +161,15 @@ def _searched(
         _run(train, listed[choice], store.path, number, planned, command=command, tell=tell)
         for number, choice in enumerate(draws.choices, start=1)
     ]
-    result = _chosen(train, store.path, planned, listed, draws, results)
+    result = choose(
+        train,
+        store.path,
+        folders=[_folder(store.path, number) for number in range(1, len(results) + 1)],
+        planned=planned,
+        listed=listed,
+        draws=draws,
+        results=results,
+    )
     if reservation is None:
         return result
     if result.as_planned:
@@ -193,7 +209,7 @@ def _run(
     tell: Progress,
 ) -> TrainResult:
     """One run, or what an earlier start of the search left of it."""
-    folder = out / RUNS / f"{number:03d}"
+    folder = _folder(out, number)
     noise = planned.plan.run.noise_multiplier
     spec = run_spec(train, one, noise_multiplier=noise, run=number)
     begun = (folder / "manifest.json").is_file()
@@ -210,71 +226,9 @@ def _run(
     return result
 
 
-def _chosen(
-    train: TrainSpec,
-    out: Path,
-    planned: PlannedSearch,
-    listed: tuple[Candidate, ...],
-    draws: SearchDraws,
-    results: Sequence[TrainResult],
-) -> SearchResult:
-    """Choose by public loss, and copy that adapter and all logs out of the runs."""
-    kept = [
-        _kept(out, number, listed[choice], result, planned)
-        for number, (choice, result) in enumerate(zip(draws.choices, results, strict=True), start=1)
-    ]
-    winner = best_of([run.score_nats for run in kept])
-    if any(run.differences for run in kept):
-        winner = None
-    artifacts: tuple[Artifact, ...] = ()
-    if winner is not None:
-        artifacts = results[winner].artifacts
-        shutil.rmtree(out / ADAPTER, ignore_errors=True)
-        shutil.copytree(out / RUNS / f"{winner + 1:03d}" / ADAPTER, out / ADAPTER)
-    plan = planned.plan
-    made: Event = ComposedEvent(events=tuple(result.executed.event for result in results))
-    base = next((result.utility.before_nats for result in results if result.utility), None)
-    return SearchResult(
-        target_epsilon=train.epsilon or None,
-        delta=plan.delta,
-        delta_reason=plan.delta_reason,
-        noise_multiplier=plan.run.noise_multiplier,
-        event=planned.event,
-        cost=planned.cost,
-        one_run=spend(planned.event.event, delta=plan.delta),
-        all_runs=spend(made, delta=plan.delta) if results else None,
-        candidates=listed,
-        base_nats=base,
-        scored_on=train.validation,
-        runs=tuple(kept),
-        winner=winner,
-        n_deleted=len(results) - (winner is not None),
-        artifacts=artifacts,
-        ledger=None,
-    )
-
-
-def _kept(
-    out: Path, number: int, one: Candidate, result: TrainResult, planned: PlannedSearch
-) -> SearchRun:
-    """What stays of a run: its log and its score."""
-    log = Path(LOGS) / f"{number:03d}.jsonl"
-    (out / LOGS).mkdir(exist_ok=True)
-    shutil.copyfile(out / RUNS / f"{number:03d}" / LOG, out / log)
-    differences = list(result.executed.differences)
-    if result.planned.event != planned.event.event:
-        differences.append("its mechanism is not the one that the search was planned with.")
-    if not result.liveness.alive:
-        differences.append("not every tensor learnt.")
-    score = result.utility.after_nats if result.utility else math.inf
-    return SearchRun(
-        settings=one,
-        score_nats=score if math.isfinite(score) else math.inf,
-        n_releases=result.executed.n_releases,
-        log_file=str(log),
-        log_sha256=sha256((out / log).read_bytes()).hexdigest(),
-        differences=tuple(differences),
-    )
+def _folder(out: Path, number: int) -> Path:
+    """Folder of a run, while the search goes on."""
+    return out / RUNS / f"{number:03d}"
 
 
 def _created(
