@@ -28,6 +28,9 @@ bench: install-dev
 	$(BIN)/python benchmarks/ledger.py
 	$(BIN)/python benchmarks/dp_step.py
 	$(BIN)/python benchmarks/release.py
+	$(BIN)/python benchmarks/retrieval.py
+	$(BIN)/python benchmarks/hidden_gradients.py
+	$(BIN)/python benchmarks/inversion.py
 
 format: install-dev
 	$(BIN)/ruff format .

@@ -24,6 +24,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from insular.mechanisms.keystream import SecureStream
 from insular.models.loading import Decoder, load_decoder
 from insular.models.lora import add_lora
 from insular.models.spec import LoraSpec
@@ -39,7 +40,6 @@ from insular.training.contributions import clipped_sum
 from insular.training.gradients import HookGradients, forward_losses
 from insular.training.noise import GaussianNoise
 from insular.training.optimisers import DpAdamW
-from insular.mechanisms.keystream import SecureStream
 from precision import public_batch, sharing_copy
 
 Step = Callable[[], None]

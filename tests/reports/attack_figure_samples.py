@@ -4,10 +4,12 @@ from insular.reports import (
     ExposureBound,
     ExposurePoint,
     GuessedBound,
+    PositionPoint,
     RocRow,
     exposure_figure,
     exposure_histogram_figure,
     guesses_figure,
+    inversion_figure,
     roc_figure,
 )
 
@@ -46,6 +48,14 @@ ATTACKS = {
             )
         ),
         {"claimed": 4.09, "fixed": 160},
+    ),
+    "inversion": Sample(
+        inversion_figure,
+        tuple(
+            PositionPoint(position=i, right=1 - i / 20, first=None if i % 3 else 0.9 - i / 40)
+            for i in range(16)
+        ),
+        {},
     ),
     "roc": Sample(
         roc_figure,

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from insular.cli.hidden_invert import invert, store
 from insular.cli.one_line_group import OneLineGroup
 from insular.cli.output import JSON_HELP, end, goes_on, print_json, show
 from insular.cli.spec_options import settings, with_options
@@ -18,6 +19,9 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
+
+app.command("invert")(invert)
+app.command("store")(store)
 
 _States = Annotated[
     Path | None,

@@ -16,6 +16,7 @@ _WRITERS = {
     "attack.training": "insular.recipes.attack_training",
     "audit.isolation": "insular.recipes.audit",
     "hidden.geometry": "insular.recipes.hidden_geometry",
+    "hidden.invert": "insular.recipes.hidden_inversion",
     "hidden.sweep": "insular.recipes.hidden_sweep",
     "train": "insular.recipes.train",
     "train.search": "insular.recipes.train_search",

@@ -13,6 +13,7 @@ from insular.reports.figures.growth import GrowthPoint, growth_figure
 from insular.reports.figures.guesses import GuessedBound, guesses_figure
 from insular.reports.figures.influence import InfluencePoint, influence_figure
 from insular.reports.figures.intervention import InterventionBar, intervention_figure
+from insular.reports.figures.inversion import PositionPoint, inversion_figure
 from insular.reports.figures.layer_map import LayerCell, layer_map_figure
 from insular.reports.figures.power import PowerPoint, power_figure
 from insular.reports.figures.predicted import PredictedPoint, predicted_figure
@@ -38,6 +39,7 @@ __all__ = [
     "InterventionBar",
     "LayerCell",
     "Outcome",
+    "PositionPoint",
     "PowerPoint",
     "PredictedPoint",
     "RocRow",
@@ -56,6 +58,7 @@ __all__ = [
     "guesses_figure",
     "influence_figure",
     "intervention_figure",
+    "inversion_figure",
     "layer_map_figure",
     "power_figure",
     "predicted_figure",

@@ -1,0 +1,212 @@
+"""One position of an inversion: propose continuations, run them, keep those that explain it."""
+
+from dataclasses import dataclass
+from typing import final
+
+import torch
+from torch import Tensor
+
+from insular.hidden.inversion_prefix import PrefixRunner
+from insular.hidden.inversion_spec import InversionSpec
+from insular.hidden.inversion_tried import Hypotheses, TriedTokens
+from insular.hidden.inversion_views import View
+from insular.hidden.token_ranking import TokenRanking
+
+_GROWTH = 8  # each round tries this many times as many as the one before
+_FIRST_ROUNDS = 256  # tried at a position before earlier choices are opened again
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Step:
+    """What one position gave."""
+
+    hypotheses: Hypotheses
+    """Those kept."""
+    fits: bool
+    """Whether the best of them can be the truth."""
+    tried: int
+    """Continuations that were run."""
+    margin_nats: float
+    """How far the best one is above the next; infinite for a single one."""
+    crowded: bool
+    """Whether more than could be kept were within the margin."""
+
+
+@final
+class Stepper:
+    """Continues hypotheses by one token, for one released trajectory.
+
+    Args:
+        runner: Runs the model up to the layer.
+        ranking: The first-order model.
+        view: What was released.
+        spec: Widths and margins.
+    """
+
+    def __init__(
+        self, runner: PrefixRunner, ranking: TokenRanking, view: View, spec: InversionSpec
+    ) -> None:
+        self._runner = runner
+        self._ranking = ranking
+        self._view = view
+        self._spec = spec
+        self.table_scores = _table_scores(ranking, view)
+
+    def start(self) -> Hypotheses:
+        """The empty prompt."""
+        path = torch.zeros(1, dtype=torch.float64)
+        return Hypotheses(prefixes=self._runner.empty(), path=path, seen=((),))
+
+    def step(
+        self, before: Hypotheses, position: int, *, wide: bool = False, opened: bool = False
+    ) -> Step:
+        """Continue by one token.
+
+        Args:
+            before: Hypotheses for the positions before.
+            position: Which one comes next.
+            wide: Whether to try as many tokens as allowed before giving up.
+            opened: Whether to keep all that the beam holds, however unlikely.
+
+        Returns:
+            The step.
+        """
+        if not bool(self._view.observed[position]):
+            return self._blind(before, opened=opened)
+        search = TriedTokens(before, n_vocabulary=self.table_scores[position].shape[0])
+        limit = self._spec.max_candidates if wide else min(_FIRST_ROUNDS, self._spec.max_candidates)
+        ask = self._spec.prior == "always" or (self._spec.prior == "auto" and self._view.noisy)
+        prior = self._prior(search) if ask else None
+        size = self._first_size(len(before))
+        while True:
+            earlier = search.tried
+            self._round(search, position, size=size, prior=prior)
+            enough = search.best_fits(self._view) and not self._is_open(
+                search, earlier=earlier, opened=opened
+            )
+            if enough or search.tried >= limit or search.exhausted:
+                break
+            if prior is None and self._spec.prior != "never":
+                prior = self._prior(search)
+            size = min(_GROWTH * size, max(limit - search.tried, 1))
+        if prior is not None or (
+            self._spec.prior != "never" and search.n_near(self._spec.margin_nats) > 1
+        ):
+            search.add_prior(prior if prior is not None else self._prior(search))
+        return self._kept(search, opened=opened)
+
+    def _first_size(self, n_hypotheses: int) -> int:
+        """Continuations of the first round."""
+        if self._view.noisy:
+            return self._spec.noisy_candidates
+        return self._spec.first_candidates * n_hypotheses
+
+    def _prior(self, search: TriedTokens) -> Tensor | None:
+        """Log-probabilities of the next token of each hypothesis, or None at the first position."""
+        if self._spec.prior == "never":
+            return None
+        ready, found = self._runner.prior(search.before.prefixes)
+        search.before = Hypotheses(prefixes=ready, path=search.before.path, seen=search.before.seen)
+        return found
+
+    def _round(
+        self, search: TriedTokens, position: int, *, size: int, prior: Tensor | None
+    ) -> None:
+        """Propose untried continuations, run them and note their scores."""
+        scores = self._proposals(search, position)
+        if prior is not None:
+            scores = scores + prior
+        if self._view.noisy or search.tried:
+            both = prior is not None and search.tried > 0 and not self._view.noisy
+            picked = search.untried(scores, size - size // 2 if both else size)
+            self._run(search, position, picked)
+            if both and prior is not None:
+                # where the first-order model fails, the prior alone often knows the token
+                self._run(search, position, search.untried(prior, size // 2))
+        else:
+            self._run(search, position, search.untried_each(scores, self._spec.first_candidates))
+
+    def _proposals(self, search: TriedTokens, position: int) -> Tensor:
+        """Path and first-order log-likelihood, corrected by what was tried of each hypothesis."""
+        table = self.table_scores[position]
+        rows = []
+        for hypothesis in range(len(search.before)):
+            own = search.of_hypothesis(hypothesis)
+            if own is None or position == 0 or self._view.noisy:
+                rows.append(table)
+            else:
+                seen = self._view.values[position]
+                rows.append(self._ranking.corrected(seen, own[0], own[1]))
+        return torch.stack(rows) + search.before.path[:, None].to(table)
+
+    def _run(self, search: TriedTokens, position: int, picked: tuple[Tensor, Tensor]) -> None:
+        """Run continuations and note their scores."""
+        parents, tokens = picked
+        if not len(tokens):
+            return
+        found = self._runner.continued(search.before.prefixes, parents, tokens)
+        distances = self._view.distances(position, found.states)
+        search.note(found, distances, self._view.scores(distances))
+
+    def _is_open(self, search: TriedTokens, *, earlier: int, opened: bool) -> bool:
+        """Whether tokens that were not tried may explain the state as well as the best one."""
+        if opened and search.tried < _FIRST_ROUNDS:
+            return True
+        margin = self._spec.margin_nats
+        # coarse cells hold many tokens: go on for as long as a round adds as good ones
+        return not self._view.noisy and search.n_near(margin, since=earlier) > 1
+
+    def _kept(self, search: TriedTokens, *, opened: bool) -> Step:
+        """The continuations that go on."""
+        near = search.n_near(self._spec.margin_nats)
+        wide = opened or (near > self._spec.beam and not self._view.noisy)
+        width = _GROWTH * self._spec.beam if wide else self._spec.beam
+        totals, rows = search.totals.topk(min(width, search.tried))
+        margin = float(totals[0] - totals[1]) if len(totals) > 1 else float("inf")
+        if not opened:
+            kept = totals >= totals[0] - self._spec.margin_nats
+            totals, rows = totals[kept], rows[kept]
+        return Step(
+            hypotheses=search.made(self._runner, rows, totals),
+            fits=search.best_fits(self._view),
+            tried=search.tried,
+            margin_nats=margin,
+            crowded=near > len(rows),
+        )
+
+    def _blind(self, before: Hypotheses, *, opened: bool) -> Step:
+        """Continue where there is no state: by the prior alone."""
+        ready, prior = self._runner.prior(before.prefixes)
+        assert prior is not None  # the first position is always kept
+        width = (_GROWTH if opened else 1) * self._spec.gap_beam
+        scores = before.path[:, None] + prior.double()
+        totals, flat = scores.flatten().topk(min(width, scores.numel()))
+        parents, tokens = flat // prior.shape[1], flat % prior.shape[1]
+        found = self._runner.continued(ready, parents, tokens)
+        rows = torch.arange(len(tokens))
+        seen = tuple((*before.seen[parent], float("nan")) for parent in parents.tolist())
+        prefixes = self._runner.chosen(ready, found, rows)
+        margin = float(totals[0] - totals[1]) if len(totals) > 1 else float("inf")
+        return Step(
+            hypotheses=Hypotheses(prefixes=prefixes, path=totals, seen=seen),
+            fits=True,
+            tried=0,
+            margin_nats=margin,
+            crowded=True,
+        )
+
+
+def _table_scores(ranking: TokenRanking, view: View) -> list[Tensor]:
+    """First-order log-likelihood of every token at each position; empty where nothing was kept."""
+    kept = view.observed.nonzero().flatten().tolist()
+    later = [position for position in kept if position > 0]
+    rows = [torch.zeros(0)] * view.n_tokens
+    if kept and kept[0] == 0:
+        rows[0] = ranking.first_position(view.values[0])
+    if later:
+        for position, scores in zip(
+            later, ranking.later_positions(view.values[later]), strict=True
+        ):
+            rows[position] = scores
+    return rows
