@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -192,6 +193,8 @@ def test_an_interrupt_is_one_line_and_the_run_goes_on(
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        # a test process that ignores interrupts would hand that on
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )
     assert process.stderr is not None
     for line in process.stderr:
@@ -199,7 +202,7 @@ def test_an_interrupt_is_one_line_and_the_run_goes_on(
             break
     os.killpg(process.pid, signal.SIGINT)
     _, rest = process.communicate(timeout=120)
-    assert process.returncode == 130
+    assert process.returncode == 130, rest
     assert rest.strip().splitlines()[-1].startswith("insular: interrupted; ")
     assert "Traceback" not in rest
     assert RunStore.open(out).manifest.status == "interrupted"

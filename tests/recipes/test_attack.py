@@ -21,7 +21,7 @@ from insular.recipes.attack_results import ReleaseResult
 from insular.recipes.attack_spec import ReleaseSpec
 from insular.recipes.audit import audit_stack
 from insular.recipes.pages import write_page_of
-from insular.recipes.run_folder import read_settings
+from insular.recipes.run_folder import begin_run, read_settings
 from insular.recipes.spec import AuditSpec
 
 Run = tuple[Path, AuditResult]
@@ -229,7 +229,7 @@ def test_a_finished_or_another_run_is_not_touched(
         attack_releases(spec, tiny_run[0], command=())
     half = tmp_path / "half"
     bad = replace(spec, stacks=("llm-int8",), draws=4)
-    store = attack._open(bad, half, command=(), facts=())
+    store = begin_run(attack.KIND, half, bad, command=(), inputs=())
     store.finish("failed")
     with pytest.raises(EvidenceError, match="unfinished run with other settings or another audit"):
         attack_releases(spec, half, command=())
