@@ -20,9 +20,9 @@ import torch
 from torch import Tensor
 
 from insular.accounting import Event, GaussianEvent, RepeatedEvent, spend
+from insular.mechanisms.keystream import SeededStream
 from insular.training.clipping import FlatClipping
 from insular.training.noise import GaussianNoise
-from insular.mechanisms.keystream import SeededStream
 
 STEPS, DELTA, CLIP_NORM, LEARNING_RATE, RUNS = 100, 1e-5, 1.0, 0.5, 5
 RECORDS, NOISES = (200, 2000), (16.0, 64.0, 256.0)

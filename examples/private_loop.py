@@ -13,6 +13,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from insular.accounting import spend
+from insular.mechanisms.keystream import SecureStream
 from insular.models.lora import add_lora
 from insular.models.spec import LoraSpec
 from insular.models.structure import trainable
@@ -24,7 +25,6 @@ from insular.training.executed_log import ExecutedLog
 from insular.training.gradients import HookGradients
 from insular.training.noise import GaussianNoise
 from insular.training.optimisers import DpAdamW
-from insular.mechanisms.keystream import SecureStream
 from insular.training.sampled_events import event_of
 from insular.training.sampling import PoissonSampler
 
