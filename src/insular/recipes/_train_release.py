@@ -1,12 +1,13 @@
 """What of a training run may leave, what must not, what the ledger holds, how to repeat it."""
 
 import shlex
+from collections.abc import Sequence
 
 from insular.evidence import RunManifest
 from insular.recipes._numbers import cited, counted, place
 from insular.recipes._page_parts import circumstances
 from insular.recipes._train_words import linked
-from insular.recipes.train_results import TrainResult
+from insular.recipes.train_results import Artifact, LedgerEntryRef, TrainResult
 from insular.reports import Block, Cell, Code, Command, Facts, Points, Section, Table, paragraph
 
 _PRIVATE = (
@@ -34,7 +35,12 @@ def release_section(
                     " files were made:"
                 )
             )
-        blocks.append(_artifacts(result, protects=protects))
+        caption = (
+            "May leave: the guarantee covers all that was computed from the noisy sums."
+            if protects
+            else "Made by the run, not cleared."
+        )
+        blocks.append(artifact_table(result.artifacts, caption=caption))
     inside = sorted(
         name
         for name in manifest.files
@@ -66,39 +72,12 @@ def ledger_section(result: TrainResult) -> Section:
             " budget: epsilons of several runs add up."
         )
         return Section(heading=heading, blocks=(text,))
-    committed: Cell = "nothing"
-    if entry.committed_epsilon:
-        committed = (
-            "epsilon ",
-            cited(entry.committed_epsilon, "ledger", "committed_epsilon"),
-            ", delta ",
-            cited(entry.committed_delta, "ledger", "committed_delta"),
-        )
-    facts = Facts(
-        pairs=(
-            ("Ledger", Code(text=entry.ledger)),
-            ("Population", entry.population),
-            ("Release", entry.release),
-            (
-                "Reserved",
-                (
-                    "epsilon ",
-                    cited(entry.reserved_epsilon, "ledger", "reserved_epsilon"),
-                    ", delta ",
-                    cited(entry.reserved_delta, "ledger", "reserved_delta"),
-                ),
-            ),
-            ("Committed", committed),
-            ("Head after it", Code(text=entry.head)),
-        ),
-        source=place("ledger"),
-    )
     text = paragraph(
         "Reserved before the first release, committed after the last."
         if entry.committed_epsilon
         else "Reserved before the first release, and not committed: the whole reservation stays."
     )
-    return Section(heading=heading, blocks=(text, facts))
+    return Section(heading=heading, blocks=(text, ledger_facts(entry)))
 
 
 def repeat_section(result: TrainResult, manifest: RunManifest, *, folder: str) -> Section:
@@ -118,20 +97,42 @@ def repeat_section(result: TrainResult, manifest: RunManifest, *, folder: str) -
     return Section(heading="How to repeat it", blocks=(*lines, _circumstances(result, manifest)))
 
 
-def _artifacts(result: TrainResult, *, protects: bool) -> Table:
-    """Files with digest and size."""
+def artifact_table(artifacts: Sequence[Artifact], *, caption: str) -> Table:
+    """Files with digest and size; ``artifacts`` in the results."""
     rows: list[tuple[Cell, ...]] = []
-    for i, one in enumerate(result.artifacts):
+    for i, one in enumerate(artifacts):
         size = cited(f"{one.size_bytes:,}", "artifacts", i, "size_bytes")
         rows.append((linked(one.file, one.file), size, Code(text=one.sha256)))
     return Table(
-        caption="May leave: the guarantee covers all that was computed from the noisy sums."
-        if protects
-        else "Made by the run, not cleared.",
+        caption=caption,
         columns=("File", "Bytes", "SHA-256"),
         rows=tuple(rows),
         numeric=(1,),
         source=place("artifacts"),
+    )
+
+
+def ledger_facts(entry: LedgerEntryRef) -> Facts:
+    """What a ledger holds for a run; ``ledger`` in the results."""
+
+    def numbers(kind: str) -> Cell:
+        return (
+            "epsilon ",
+            cited(getattr(entry, f"{kind}_epsilon"), "ledger", f"{kind}_epsilon"),
+            ", delta ",
+            cited(getattr(entry, f"{kind}_delta"), "ledger", f"{kind}_delta"),
+        )
+
+    return Facts(
+        pairs=(
+            ("Ledger", Code(text=entry.ledger)),
+            ("Population", entry.population),
+            ("Release", entry.release),
+            ("Reserved", numbers("reserved")),
+            ("Committed", numbers("committed") if entry.committed_epsilon else "nothing"),
+            ("Head after it", Code(text=entry.head)),
+        ),
+        source=place("ledger"),
     )
 
 

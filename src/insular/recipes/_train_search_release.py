@@ -3,11 +3,12 @@
 import shlex
 
 from insular.evidence import RunManifest
-from insular.recipes._numbers import cited, counted, place
+from insular.recipes._numbers import counted
 from insular.recipes._page_parts import circumstances
+from insular.recipes._train_release import artifact_table, ledger_facts
 from insular.recipes._train_words import linked
 from insular.recipes.train_search_results import SearchResult
-from insular.reports import Block, Cell, Code, Command, Facts, Points, Section, Table, paragraph
+from insular.reports import Block, Command, Facts, Points, Section, Table, paragraph
 
 _PUBLIC_FILES = ("run.toml", "search.toml")
 _PRIVATE = (
@@ -28,7 +29,12 @@ def release_section(result: SearchResult, manifest: RunManifest, *, protects: bo
             blocks.append(
                 paragraph("The promise does not hold, so nothing is cleared to leave. Left are:")
             )
-        blocks.append(_artifacts(result, protects=protects))
+        caption = (
+            "May leave: the adapter of the run that was chosen, at the price of the search."
+            if protects
+            else "Kept by the search, not cleared."
+        )
+        blocks.append(artifact_table(result.artifacts, caption=caption))
     blocks.append(
         paragraph(
             "May be said of it in public: the settings in run.toml and search.toml, epsilon and"
@@ -62,33 +68,13 @@ def ledger_section(result: SearchResult) -> Section:
             " within one budget: their epsilons add up."
         )
         return Section(heading=heading, blocks=(text,))
-
-    def numbers(kind: str) -> Cell:
-        return (
-            "epsilon ",
-            cited(getattr(entry, f"{kind}_epsilon"), "ledger", f"{kind}_epsilon"),
-            ", delta ",
-            cited(getattr(entry, f"{kind}_delta"), "ledger", f"{kind}_delta"),
-        )
-
-    facts = Facts(
-        pairs=(
-            ("Ledger", Code(text=entry.ledger)),
-            ("Population", entry.population),
-            ("Release", entry.release),
-            ("Reserved", numbers("reserved")),
-            ("Committed", numbers("committed") if entry.committed_epsilon else "nothing"),
-            ("Head after it", Code(text=entry.head)),
-        ),
-        source=place("ledger"),
-    )
     text = paragraph(
         "One entry for the whole search, reserved before the first run",
         " and committed after the last."
         if entry.committed_epsilon
         else "; it was not committed, so the whole reservation stays.",
     )
-    return Section(heading=heading, blocks=(text, facts))
+    return Section(heading=heading, blocks=(text, ledger_facts(entry)))
 
 
 def repeat_section(manifest: RunManifest, *, folder: str) -> Section:
@@ -107,20 +93,3 @@ def repeat_section(manifest: RunManifest, *, folder: str) -> Section:
     blocks.append(Command(text=f"insular train --config {config} --search {listed}"))
     facts = Facts(pairs=circumstances(manifest), source="manifest.json")
     return Section(heading="How to repeat it", blocks=(*blocks, facts))
-
-
-def _artifacts(result: SearchResult, *, protects: bool) -> Table:
-    """Files with digest and size."""
-    rows: list[tuple[Cell, ...]] = []
-    for i, one in enumerate(result.artifacts):
-        size = cited(f"{one.size_bytes:,}", "artifacts", i, "size_bytes")
-        rows.append((linked(one.file, one.file), size, Code(text=one.sha256)))
-    return Table(
-        caption="May leave: the adapter of the run that was chosen, at the price of the search."
-        if protects
-        else "Kept by the search, not cleared.",
-        columns=("File", "Bytes", "SHA-256"),
-        rows=tuple(rows),
-        numeric=(1,),
-        source=place("artifacts"),
-    )

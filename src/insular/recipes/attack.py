@@ -5,7 +5,7 @@ from pathlib import Path
 
 from insular.audit.audit_results import AuditResult
 from insular.errors import EvidenceError
-from insular.evidence import InputFact, RunStore, sha256_of
+from insular.evidence import InputFact, RunStore
 from insular.recipes import audit as audits
 from insular.recipes.attack_judge import judge_stack
 from insular.recipes.attack_page import release_page
@@ -21,6 +21,7 @@ from insular.recipes.inputs import Progress, silent
 from insular.recipes.run_folder import (
     RESULT,
     begin_or_continue,
+    run_fact,
     run_status,
     write_run_page,
 )
@@ -138,5 +139,4 @@ def write_page(store: RunStore) -> Path:
 
 def _facts(pair: AuditedPair) -> tuple[InputFact, ...]:
     """The audit by the digest of its results, which name every array by digest."""
-    file = pair.store.path / f"{RESULT}.json"
-    return (InputFact(name="audit", source=str(pair.store.path), sha256=sha256_of(file)),)
+    return (run_fact("audit", pair.store.path),)

@@ -7,7 +7,7 @@ from statistics import NormalDist
 
 from insular.accounting import TradeoffCurve
 from insular.audit.one_run_results import OneRunResult
-from insular.evidence import InputFact, RunStore, sha256_of
+from insular.evidence import RunStore
 from insular.recipes.attack_one_run_page import one_run_page
 from insular.recipes.attack_one_run_spec import OneRunSpec
 from insular.recipes.attack_training import open_training
@@ -17,6 +17,7 @@ from insular.recipes.one_run_training import observed_of, one_run_game, one_run_
 from insular.recipes.run_folder import (
     RESULT,
     begin_or_continue,
+    run_fact,
     run_status,
     write_run_page,
 )
@@ -61,7 +62,12 @@ def attack_one_run(
     source, train, trained = open_training(Path(spec.run))
     game = one_run_game(spec, train, trained.planned)
     store = begin_or_continue(
-        KIND, out, spec, command=command, inputs=(_fact(source),), other="another run"
+        KIND,
+        out,
+        spec,
+        command=command,
+        inputs=(run_fact("training", source.path),),
+        other="another run",
     )
     with run_status(store, stage="attack"):
         report("", "the promised curve, and how many to guess")
@@ -126,12 +132,3 @@ def write_page(store: RunStore) -> Path:
     """
     result = store.read_result(RESULT, OneRunResult)
     return write_run_page(store, lambda manifest: one_run_page(result, manifest))
-
-
-def _fact(source: RunStore) -> InputFact:
-    """The run, by the digest of its results."""
-    return InputFact(
-        name="training",
-        source=str(source.path),
-        sha256=sha256_of(source.path / f"{RESULT}.json"),
-    )

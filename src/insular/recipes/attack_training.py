@@ -6,7 +6,7 @@ from pathlib import Path
 from insular.audit.rates import bonferroni
 from insular.audit.training_attack_results import TrainingAttackResult
 from insular.errors import EvidenceError
-from insular.evidence import InputFact, RunStore, sha256_of
+from insular.evidence import InputFact, RunStore
 from insular.recipes import train as trains
 from insular.recipes.attack import open_pair
 from insular.recipes.attack_training_page import training_page
@@ -15,6 +15,7 @@ from insular.recipes.inputs import Progress, silent
 from insular.recipes.run_folder import (
     RESULT,
     begin_or_continue,
+    run_fact,
     run_status,
     write_run_page,
 )
@@ -215,7 +216,4 @@ def _facts(spec: TrainingAttackSpec, source: RunStore) -> tuple[InputFact, ...]:
     folders = {"training": source.path}
     if spec.audit:
         folders["audit"] = Path(spec.audit)
-    return tuple(
-        InputFact(name=name, source=str(path), sha256=sha256_of(path / f"{RESULT}.json"))
-        for name, path in folders.items()
-    )
+    return tuple(run_fact(name, path) for name, path in folders.items())

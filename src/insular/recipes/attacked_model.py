@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, final
 from insular.accounting import Event, Relation, Unit
 from insular.errors import EvidenceError, InvalidArgumentError, ModelError
 from insular.evidence import InputFact, sha256_of
-from insular.recipes.run_folder import RESULT
+from insular.recipes.run_folder import (
+    run_fact,
+)
 from insular.recipes.train_results import TrainResult
 from insular.recipes.train_spec import TrainSpec
 
@@ -153,8 +155,7 @@ def _of_run(
             f"model must be the one that {run} trained on, digest {trained.model_digest[:12]}, got"
             f" {base} with digest {decoder.digest[:12]}; name the right one with --model."
         )
-    result = run / f"{RESULT}.json"
-    source = InputFact(name="training", source=str(run), sha256=sha256_of(result))
+    source = run_fact("training", run)
     return AttackedModel(
         name=f"training run {run}",
         decoder=decoder,

@@ -6,7 +6,7 @@ from pathlib import Path
 from insular.errors import AccountingError, InvalidArgumentError
 from insular.evidence import RunStore
 from insular.recipes._hidden_words import STATUS
-from insular.recipes.hidden_bench import bench_of, forget_bench
+from insular.recipes.hidden_bench import bench_of
 from insular.recipes.hidden_cells import cell_tasks
 from insular.recipes.hidden_results import SweepCell
 from insular.recipes.hidden_run import hidden_run
@@ -79,4 +79,3 @@ def _save(spec: SweepSpec, store: RunStore, states: Path, cell: SweepCell) -> No
     nominal = bench_of(spec, states).release(cell.layer, mechanism, budget_nats=kl)
     save_release(nominal.scaled(cell.scale**2), store.path / RELEASE)
     store.adopt(RELEASE)
-    forget_bench()

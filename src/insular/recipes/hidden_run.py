@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, final
 from insular import _check
 from insular.errors import InvalidArgumentError
 from insular.evidence import InputFact, RunStore
-from insular.recipes.hidden_bench import Bench, forget_bench
+from insular.recipes.hidden_bench import Bench, bench_of, forget_bench
 from insular.recipes.hidden_spec import SweepSpec
 from insular.recipes.hidden_states import States, prepare_states
 from insular.recipes.inputs import Progress
@@ -89,7 +89,9 @@ def hidden_run(
         EvidenceError: If a folder holds something else.
     """
     _check.at_least(1, workers=workers)
-    bench, facts = _inputs(spec, workers, report)
+    folder = states or out / STATES
+    bench = bench_of(spec, folder)
+    facts = _inputs(bench, workers, report)
     store = begin_or_continue(
         kind,
         out,
@@ -99,7 +101,6 @@ def hidden_run(
         other="another text or model",
         repeat="with the same options",
     )
-    folder = states or out / STATES
     with run_status(store, stage=kind):
         with intra_op_threads(workers):
             extracted = prepare_states(
@@ -113,29 +114,33 @@ def hidden_run(
             )
         report("states", "done")
         digest = bench.decoder.digest
-        forget_bench()
-        del bench  # workers hold models of their own
-        yield HiddenRun(
-            store=store,
-            folder=folder,
-            states=extracted,
-            model_digest=digest,
-            workers=workers,
-            report=report,
-        )
+        del bench
+        if workers > 1:
+            forget_bench()  # they hold models of their own
+        try:
+            yield HiddenRun(
+                store=store,
+                folder=folder,
+                states=extracted,
+                model_digest=digest,
+                workers=workers,
+                report=report,
+            )
+        finally:
+            forget_bench()
         store.finish("complete")
 
 
-def _inputs(spec: SweepSpec, workers: int, report: Progress) -> tuple[Bench, tuple[InputFact, ...]]:
+def _inputs(bench: Bench, workers: int, report: Progress) -> tuple[InputFact, ...]:
     """Load the model and choose the prompts: what is wrong with either fails first."""
-    bench = Bench(spec, Path())
+    spec = bench.spec
     report("", f"loading {spec.model}")
     with intra_op_threads(workers):
         bench.split.check_layers(*spec.layers)
     _check_fits(spec, bench.decoder)
     report("", f"reading {spec.text}")
     model = InputFact(name="model", source=spec.model, sha256=bench.decoder.digest)
-    return bench, (bench.prompts.fact, model)
+    return bench.prompts.fact, model
 
 
 def _check_fits(spec: SweepSpec, decoder: "Decoder") -> None:

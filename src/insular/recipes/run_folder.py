@@ -13,6 +13,7 @@ from insular.evidence import (
     RunStore,
     collect_manifest,
     from_toml,
+    sha256_of,
     to_toml,
 )
 from insular.reports.page import Page, render
@@ -98,6 +99,19 @@ def begin_or_continue(
     if store.manifest.finished:
         store.reopen()
     return store
+
+
+def run_fact(name: str, run: Path) -> InputFact:
+    """A run that another one reads, by the digest of its results.
+
+    Args:
+        name: Its role.
+        run: Its folder.
+
+    Returns:
+        The fact, for the manifest.
+    """
+    return InputFact(name=name, source=str(run), sha256=sha256_of(run / f"{RESULT}.json"))
 
 
 def read_settings(store: RunStore, spec: type[T]) -> T:
