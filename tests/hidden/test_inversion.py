@@ -90,6 +90,31 @@ def test_skipped_positions_are_found_by_what_follows_and_the_last_is_not_claimed
     assert found.ranks[1] is None
 
 
+def test_a_token_without_a_state_is_found_however_unlikely_the_model_thinks_it() -> None:
+    # a beam of one keeps the model's favourite, which random tokens hardly ever are
+    spec = InversionSpec(gap_beam=1)
+    view = view_of(trajectory(RECORD), storage=Storage(every=2))
+    found = inverted(view, spec=spec)
+    assert found.tokens[:11] == RECORD.tokens[:11]
+    assert found.statuses == ("accepted",) * 11 + ("unobserved",)
+    assert found.opened > 0
+    blind = inverted(view, spec=replace(spec, max_candidates=2, lookback_tokens=0))
+    assert blind.tokens[:11] != RECORD.tokens[:11]
+    assert not blind.certain
+
+
+def test_a_gap_is_bridged_without_the_language_model_too() -> None:
+    view = view_of(trajectory(RECORD), storage=Storage(every=2))
+    assert inverted(view, spec=InversionSpec(prior="never", gap_beam=1)).tokens[:11] == (
+        RECORD.tokens[:11]
+    )
+
+
+def test_two_positions_without_a_state_are_bridged_where_the_beam_holds_the_first() -> None:
+    found = inverted(view_of(trajectory(RECORD), storage=Storage(every=3)))
+    assert found.tokens[:10] == RECORD.tokens[:10]
+
+
 def test_padded_batched_and_cached_states_are_read() -> None:
     others = random_records(3, 20, seed=2)
     for side in ("left", "right"):
@@ -117,6 +142,13 @@ def test_what_fits_nothing_is_never_carried_silently() -> None:
     assert not found.certain
     noise = torch.randn((6, 32), generator=torch.Generator().manual_seed(0))
     assert not inverted(view_of(noise), random_records(1, 6)[0]).certain
+
+
+def test_states_that_fit_nothing_are_not_searched_for_ever() -> None:
+    noise = torch.randn((12, 32), generator=torch.Generator().manual_seed(0))
+    found = inverted(view_of(noise))
+    assert set(found.statuses) == {"doubtful"}
+    assert max(found.tried[5:]) <= 8 * 16  # hypotheses and tokens of a narrowed step
 
 
 def test_a_clean_control_opens_nothing() -> None:

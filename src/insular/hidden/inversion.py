@@ -9,13 +9,17 @@ import torch
 
 from insular.errors import InvalidArgumentError
 from insular.hidden.forward import SplitDecoder
-from insular.hidden.inversion_beam import Stepper
+from insular.hidden.inversion_beam import Step, Stepper
+from insular.hidden.inversion_bridge import Bridge
 from insular.hidden.inversion_prefix import PrefixRunner
 from insular.hidden.inversion_results import TokenStatus
 from insular.hidden.inversion_spec import InversionSpec
 from insular.hidden.inversion_tried import Hypotheses
 from insular.hidden.inversion_views import View
 from insular.hidden.token_ranking import TokenRanking
+
+_MISSES = 3  # states in a row that fit nothing before the search is narrowed
+_LOST_CANDIDATES = 16
 
 
 @final
@@ -124,51 +128,62 @@ class _Walk:
         """Hypotheses for the whole prompt."""
         now = self.stepper.start()
         before: list[Hypotheses] = []
+        misses = 0
         for position in range(self._view.n_tokens):
-            step = self.stepper.step(now, position)
-            self.tried[position] += step.tried
-            found = None if step.fits else self._open_again(before, position)
-            if found is None and not step.fits:
-                step = self.stepper.step(now, position, wide=True)
-                self.tried[position] += step.tried
+            # once several states in a row fit nothing, more search only costs time
+            lost = misses > _MISSES
+            if lost:
+                now = now.rows(torch.arange(min(len(now), self.stepper.spec.beam)))
+            step = self._step(now, position, first=_LOST_CANDIDATES if lost else 0)
+            found = None
+            if not step.fits and not lost:
+                found = self._open_again(before, position)
+                if found is None:
+                    step = self._step(now, position, wide=True)
+            misses = 0 if step.fits or found is not None else misses + 1
             self.margins[position] = step.margin_nats
-            self.crowded[position] = step.crowded
+            # what was found by a bridge was judged against few rivals
+            self.crowded[position] = step.crowded or (
+                found is not None and self.crowded[position - 1]
+            )
+            if found is not None:
+                now = found.without_last()
             before = [*before, now][-self._lookback :] if self._lookback else []
             now = step.hypotheses if found is None else found
         return now
 
+    def _step(
+        self, now: Hypotheses, at: int, *, first: int = 0, wide: bool = False, opened: bool = False
+    ) -> Step:
+        """One position, counted."""
+        if at > 0 and not bool(self._view.observed[at - 1]) and not wide and not opened:
+            first = first or self.stepper.spec.first_candidates  # the choice before is not made yet
+        step = self.stepper.step(now, at, first=first, wide=wide, opened=opened)
+        self.tried[at] += step.tried
+        return step
+
     def _open_again(self, before: list[Hypotheses], position: int) -> Hypotheses | None:
         """Hypotheses that fit here after all, from earlier choices kept wide open."""
+        if before and self.crowded[position - 1]:
+            self.opened += 1
+            crossing = Bridge(self.stepper).cross(before[-1], position - 1)
+            self.tried[position - 1] += crossing.tried
+            self.tried[position] += crossing.tried_next
+            if crossing.hypotheses is not None:
+                return crossing.hypotheses
         for back in range(1, len(before) + 1):
             self.opened += 1
             now = before[-back]
             for at in range(position - back, position + 1):
-                step = self.stepper.step(now, at, opened=True)
-                self.tried[at] += step.tried
-                now = step.hypotheses
-            found = self._fitting(now, position)
-            if found is not None:
-                return found
+                now = self._step(now, at, opened=True).hypotheses
+            good = [
+                row
+                for row, seen in enumerate(now.seen)
+                if self._view.fits(seen[position], [d for d in seen[:position] if d == d])
+            ]
+            if good:
+                return now.rows(torch.tensor(good))
         return None
-
-    def _fitting(self, now: Hypotheses, position: int) -> Hypotheses | None:
-        """Those that explain the last position."""
-        good = [
-            row
-            for row, seen in enumerate(now.seen)
-            if self._view.fits(seen[position], [d for d in seen[:position] if d == d])
-        ]
-        if not good:
-            return None
-        rows = torch.tensor(good)
-        prefixes = now.prefixes
-        kept = type(prefixes)(
-            tokens=prefixes.tokens[rows],
-            cache=tuple((keys[rows], values[rows]) for keys, values in prefixes.cache),
-        )
-        return Hypotheses(
-            prefixes=kept, path=now.path[rows], seen=tuple(now.seen[row] for row in good)
-        )
 
 
 def _statuses(

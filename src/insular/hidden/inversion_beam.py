@@ -47,66 +47,96 @@ class Stepper:
     def __init__(
         self, runner: PrefixRunner, ranking: TokenRanking, view: View, spec: InversionSpec
     ) -> None:
-        self._runner = runner
-        self._ranking = ranking
-        self._view = view
-        self._spec = spec
+        self.runner = runner
+        self.ranking = ranking
+        self.view = view
+        self.spec = spec
         self.table_scores = _table_scores(ranking, view)
 
     def start(self) -> Hypotheses:
         """The empty prompt."""
         path = torch.zeros(1, dtype=torch.float64)
-        return Hypotheses(prefixes=self._runner.empty(), path=path, seen=((),))
+        return Hypotheses(prefixes=self.runner.empty(), path=path, seen=((),))
 
     def step(
-        self, before: Hypotheses, position: int, *, wide: bool = False, opened: bool = False
+        self,
+        before: Hypotheses,
+        position: int,
+        *,
+        first: int = 0,
+        wide: bool = False,
+        opened: bool = False,
     ) -> Step:
         """Continue by one token.
 
         Args:
             before: Hypotheses for the positions before.
             position: Which one comes next.
+            first: Try this many tokens of each hypothesis and no more; 0 for rounds that grow.
             wide: Whether to try as many tokens as allowed before giving up.
             opened: Whether to keep all that the beam holds, however unlikely.
 
         Returns:
             The step.
         """
-        if not bool(self._view.observed[position]):
+        if not bool(self.view.observed[position]):
             return self._blind(before, opened=opened)
         search = TriedTokens(before, n_vocabulary=self.table_scores[position].shape[0])
-        limit = self._spec.max_candidates if wide else min(_FIRST_ROUNDS, self._spec.max_candidates)
-        ask = self._spec.prior == "always" or (self._spec.prior == "auto" and self._view.noisy)
+        limit = self.spec.max_candidates if wide else min(_FIRST_ROUNDS, self.spec.max_candidates)
+        ask = self.spec.prior == "always" or (self.spec.prior == "auto" and self.view.noisy)
         prior = self._prior(search) if ask else None
         size = self._first_size(len(before))
         while True:
             earlier = search.tried
+            if first:
+                scores = self._proposals(search, position)
+                self._run(search, position, search.untried_each(scores, first))
+                break
             self._round(search, position, size=size, prior=prior)
-            enough = search.best_fits(self._view) and not self._is_open(
+            enough = search.best_fits(self.view) and not self._is_open(
                 search, earlier=earlier, opened=opened
             )
             if enough or search.tried >= limit or search.exhausted:
                 break
-            if prior is None and self._spec.prior != "never":
+            if prior is None and self.spec.prior != "never":
                 prior = self._prior(search)
             size = min(_GROWTH * size, max(limit - search.tried, 1))
         if prior is not None or (
-            self._spec.prior != "never" and search.n_near(self._spec.margin_nats) > 1
+            self.spec.prior != "never" and search.n_near(self.spec.margin_nats) > 1
         ):
             search.add_prior(prior if prior is not None else self._prior(search))
         return self._kept(search, opened=opened)
 
+    def foreseen(self, before: Hypotheses, position: int) -> tuple[Hypotheses, Tensor]:
+        """What state, where there is one, and prior say of each continuation before it is run.
+
+        Args:
+            before: Hypotheses for the positions before.
+            position: Which one comes next.
+
+        Returns:
+            The hypotheses with what was computed for them, and nats ``[hypothesis, vocab]``.
+        """
+        ready, prior = before, None
+        if self.spec.prior != "never":
+            prefixes, prior = self.runner.prior(before.prefixes)
+            ready = Hypotheses(prefixes=prefixes, path=before.path, seen=before.seen)
+        scores = before.path[:, None].float().expand(-1, self.ranking.table.n_tokens)
+        if bool(self.view.observed[position]):
+            scores = scores + self.table_scores[position]
+        return ready, scores if prior is None else scores + prior
+
     def _first_size(self, n_hypotheses: int) -> int:
         """Continuations of the first round."""
-        if self._view.noisy:
-            return self._spec.noisy_candidates
-        return self._spec.first_candidates * n_hypotheses
+        if self.view.noisy:
+            return max(self.spec.noisy_candidates, self.spec.first_candidates * n_hypotheses)
+        return self.spec.first_candidates * n_hypotheses
 
     def _prior(self, search: TriedTokens) -> Tensor | None:
         """Log-probabilities of the next token of each hypothesis, or None at the first position."""
-        if self._spec.prior == "never":
+        if self.spec.prior == "never":
             return None
-        ready, found = self._runner.prior(search.before.prefixes)
+        ready, found = self.runner.prior(search.before.prefixes)
         search.before = Hypotheses(prefixes=ready, path=search.before.path, seen=search.before.seen)
         return found
 
@@ -117,15 +147,15 @@ class Stepper:
         scores = self._proposals(search, position)
         if prior is not None:
             scores = scores + prior
-        if self._view.noisy or search.tried:
-            both = prior is not None and search.tried > 0 and not self._view.noisy
+        if self.view.noisy or search.tried:
+            both = prior is not None and search.tried > 0 and not self.view.noisy
             picked = search.untried(scores, size - size // 2 if both else size)
             self._run(search, position, picked)
             if both and prior is not None:
                 # where the first-order model fails, the prior alone often knows the token
                 self._run(search, position, search.untried(prior, size // 2))
         else:
-            self._run(search, position, search.untried_each(scores, self._spec.first_candidates))
+            self._run(search, position, search.untried_each(scores, self.spec.first_candidates))
 
     def _proposals(self, search: TriedTokens, position: int) -> Tensor:
         """Path and first-order log-likelihood, corrected by what was tried of each hypothesis."""
@@ -133,11 +163,11 @@ class Stepper:
         rows = []
         for hypothesis in range(len(search.before)):
             own = search.of_hypothesis(hypothesis)
-            if own is None or position == 0 or self._view.noisy:
+            if own is None or position == 0 or self.view.noisy:
                 rows.append(table)
             else:
-                seen = self._view.values[position]
-                rows.append(self._ranking.corrected(seen, own[0], own[1]))
+                seen = self.view.values[position]
+                rows.append(self.ranking.corrected(seen, own[0], own[1]))
         return torch.stack(rows) + search.before.path[:, None].to(table)
 
     def _run(self, search: TriedTokens, position: int, picked: tuple[Tensor, Tensor]) -> None:
@@ -145,31 +175,31 @@ class Stepper:
         parents, tokens = picked
         if not len(tokens):
             return
-        found = self._runner.continued(search.before.prefixes, parents, tokens)
-        distances = self._view.distances(position, found.states)
-        search.note(found, distances, self._view.scores(distances))
+        found = self.runner.continued(search.before.prefixes, parents, tokens)
+        distances = self.view.distances(position, found.states)
+        search.note(found, distances, self.view.scores(distances))
 
     def _is_open(self, search: TriedTokens, *, earlier: int, opened: bool) -> bool:
         """Whether tokens that were not tried may explain the state as well as the best one."""
         if opened and search.tried < _FIRST_ROUNDS:
             return True
-        margin = self._spec.margin_nats
+        margin = self.spec.margin_nats
         # coarse cells hold many tokens: go on for as long as a round adds as good ones
-        return not self._view.noisy and search.n_near(margin, since=earlier) > 1
+        return not self.view.noisy and search.n_near(margin, since=earlier) > 1
 
     def _kept(self, search: TriedTokens, *, opened: bool) -> Step:
         """The continuations that go on."""
-        near = search.n_near(self._spec.margin_nats)
-        wide = opened or (near > self._spec.beam and not self._view.noisy)
-        width = _GROWTH * self._spec.beam if wide else self._spec.beam
+        near = search.n_near(self.spec.margin_nats)
+        wide = opened or (near > self.spec.beam and not self.view.noisy)
+        width = _GROWTH * self.spec.beam if wide else self.spec.beam
         totals, rows = search.totals.topk(min(width, search.tried))
         margin = float(totals[0] - totals[1]) if len(totals) > 1 else float("inf")
         if not opened:
-            kept = totals >= totals[0] - self._spec.margin_nats
+            kept = totals >= totals[0] - self.spec.margin_nats
             totals, rows = totals[kept], rows[kept]
         return Step(
-            hypotheses=search.made(self._runner, rows, totals),
-            fits=search.best_fits(self._view),
+            hypotheses=search.made(self.runner, rows, totals),
+            fits=search.best_fits(self.view),
             tried=search.tried,
             margin_nats=margin,
             crowded=near > len(rows),
@@ -177,16 +207,16 @@ class Stepper:
 
     def _blind(self, before: Hypotheses, *, opened: bool) -> Step:
         """Continue where there is no state: by the prior alone."""
-        ready, prior = self._runner.prior(before.prefixes)
+        ready, prior = self.runner.prior(before.prefixes)
         assert prior is not None  # the first position is always kept
-        width = (_GROWTH if opened else 1) * self._spec.gap_beam
+        width = (_GROWTH if opened else 1) * self.spec.gap_beam
         scores = before.path[:, None] + prior.double()
         totals, flat = scores.flatten().topk(min(width, scores.numel()))
         parents, tokens = flat // prior.shape[1], flat % prior.shape[1]
-        found = self._runner.continued(ready, parents, tokens)
+        found = self.runner.continued(ready, parents, tokens)
         rows = torch.arange(len(tokens))
         seen = tuple((*before.seen[parent], float("nan")) for parent in parents.tolist())
-        prefixes = self._runner.chosen(ready, found, rows)
+        prefixes = self.runner.chosen(ready, found, rows)
         margin = float(totals[0] - totals[1]) if len(totals) > 1 else float("inf")
         return Step(
             hypotheses=Hypotheses(prefixes=prefixes, path=totals, seen=seen),

@@ -72,6 +72,9 @@ class Continued:
 class PrefixRunner:
     """Runs hypotheses up to one layer.
 
+    Keys and values stay where the model is; tokens, states and priors are on the CPU, where the
+    search keeps its books.
+
     Guarantees:
         * A continued hypothesis has the state that one forward of all its tokens gives, up to
           rounding.
@@ -94,15 +97,14 @@ class PrefixRunner:
 
     def empty(self) -> Prefixes:
         """One hypothesis without a token."""
-        nothing = torch.zeros((1, 0), dtype=torch.long, device=self.decoder.device)
-        return Prefixes(tokens=nothing, cache=())
+        return Prefixes(tokens=torch.zeros((1, 0), dtype=torch.long), cache=())
 
     @torch.no_grad()
     def start(self, tokens: Int[Tensor, "hypothesis token"]) -> Prefixes:
         """Hypotheses of several tokens at once."""
         cache = DynamicCache()
         self._forward(tokens, cache, past=0, layer=self.layer)
-        return Prefixes(tokens=tokens, cache=_layers(cache, self.layer + 1))
+        return Prefixes(tokens=tokens.cpu(), cache=_layers(cache, self.layer + 1))
 
     @torch.no_grad()
     def continued(
@@ -190,7 +192,7 @@ class PrefixRunner:
         logits = self.decoder.head(output[0][:, -1]).float()
         whole = _layers(cache, self.decoder.n_layers)
         ready = replace(prefixes, whole=whole, n_whole=prefixes.n_tokens)
-        return ready, logits.log_softmax(dim=1)
+        return ready, logits.log_softmax(dim=1).cpu()
 
     def _forward(
         self,
@@ -205,15 +207,16 @@ class PrefixRunner:
         wanted = layers or (layer,)
         with overhearing(self._trunk, self._blocks, layers=wanted, stop=True) as heard:
             self._trunk(**self._arguments(tokens, cache, past=past))
-        return torch.cat([heard.outputs[index][:, -1] for index in wanted], dim=1)
+        return torch.cat([heard.outputs[index][:, -1] for index in wanted], dim=1).cpu()
 
     def _arguments(self, tokens: Tensor, cache: DynamicCache, *, past: int) -> dict[str, object]:
         """What the trunk is called with."""
         rows, new = tokens.shape
-        positions = torch.arange(past, past + new, device=tokens.device)
+        device = self.decoder.device
+        positions = torch.arange(past, past + new, device=device)
         return {
-            "input_ids": tokens,
-            "attention_mask": torch.ones((rows, past + new), dtype=torch.long).to(tokens.device),
+            "input_ids": tokens.to(device),
+            "attention_mask": torch.ones((rows, past + new), dtype=torch.long, device=device),
             "position_ids": positions.expand(rows, -1),
             "use_cache": True,
             self._cache_name: cache,

@@ -19,7 +19,7 @@ PriorUse = Literal["auto", "always", "never"]
 class InversionSpec:
     """Settings of a token-by-token inversion."""
 
-    first_candidates: int = 4
+    first_candidates: int = 2
     """Tokens that are tried first for each hypothesis, when states are exact."""
     noisy_candidates: int = 64
     """Continuations that are tried at each position, all hypotheses together, under noise."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import final
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from insular.hidden.inversion_prefix import Continued, Prefixes, PrefixRunner
@@ -26,6 +26,53 @@ class Hypotheses:
     def __len__(self) -> int:
         """Number of hypotheses."""
         return len(self.path)
+
+    def rows(self, rows: Int[Tensor, " chosen"]) -> "Hypotheses":
+        """Some of them, in a given order."""
+        prefixes = self.prefixes
+        return Hypotheses(
+            prefixes=Prefixes(
+                tokens=prefixes.tokens[rows],
+                cache=tuple((keys[rows], values[rows]) for keys, values in prefixes.cache),
+            ),
+            path=self.path[rows],
+            seen=tuple(self.seen[row] for row in rows.tolist()),
+        )
+
+    def without_last(self) -> "Hypotheses":
+        """They before their last token, with what is known of them now."""
+        prefixes = self.prefixes
+        return Hypotheses(
+            prefixes=Prefixes(
+                tokens=prefixes.tokens[:, :-1],
+                cache=tuple(
+                    (keys[:, :, :-1], values[:, :, :-1]) for keys, values in prefixes.cache
+                ),
+            ),
+            path=self.path,
+            seen=tuple(one[:-1] for one in self.seen),
+        )
+
+
+def joined(one: Hypotheses, other: Hypotheses) -> Hypotheses:
+    """Hypotheses of one length, in one set.
+
+    Args:
+        one: Some.
+        other: Others.
+
+    Returns:
+        All of them.
+    """
+    pairs = zip(one.prefixes.cache, other.prefixes.cache, strict=True)
+    return Hypotheses(
+        prefixes=Prefixes(
+            tokens=torch.cat([one.prefixes.tokens, other.prefixes.tokens]),
+            cache=tuple((torch.cat([a, c]), torch.cat([b, d])) for (a, b), (c, d) in pairs),
+        ),
+        path=torch.cat([one.path, other.path]),
+        seen=one.seen + other.seen,
+    )
 
 
 @final

@@ -19,6 +19,8 @@ SHARPNESS = 20.0
 """Nats that an e-fold larger distance costs where the noise has no known size."""
 FIT_LIMIT = 30.0
 """Exact states fit where they are within this of the rounding seen so far."""
+FARTHEST = 0.1
+"""No arithmetic moves a state by more than this share of its length."""
 _SMOOTHING = 10.0
 _FALSE_ALARM = 1e-6
 
@@ -97,7 +99,8 @@ class ExactView(View):
     def fits(self, distance: float, seen: list[float]) -> bool:
         """By the larger of the model's rounding and the least distance so far."""
         # another kernel or dtype moves all states alike; a wrong token moves those after it
-        return distance <= FIT_LIMIT * max(self.rounding, min(seen, default=0.0))
+        allowed = FIT_LIMIT * max(self.rounding, min(seen, default=0.0))
+        return distance <= min(allowed, FARTHEST)
 
 
 @final

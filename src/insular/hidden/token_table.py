@@ -105,14 +105,14 @@ def build_token_tables(
     order = tuple(sorted(set(layers)))
     runner = PrefixRunner(decoder, layer=order[-1])
     vocabulary = int(decoder.model.get_input_embeddings().weight.shape[0])  # pyright: ignore
-    neutral = torch.tensor([chosen[0].tokens[:NEUTRAL_TOKENS]], device=decoder.device)
+    neutral = torch.tensor([chosen[0].tokens[:NEUTRAL_TOKENS]])
     first = _every_token(runner, runner.empty(), order, vocabulary, progress, "first position")
     table = _every_token(runner, runner.start(neutral), order, vocabulary, progress, "later ones")
     states = _calibration_states(decoder, chosen, order)
     found: dict[int, TokenTable] = {}
     for layer in order:
         rows = states[layer]
-        tokens = torch.tensor([t for one in chosen for t in one.tokens[1:]], device=rows.device)
+        tokens = torch.tensor([t for one in chosen for t in one.tokens[1:]])
         residuals = rows.double() - table[layer][tokens].double()
         covariance = torch.cov(residuals.T)
         diagonal = torch.diag(covariance.diagonal() + 1e-12 * covariance.trace() / len(covariance))
@@ -154,7 +154,7 @@ def _every_token(
     """States of all tokens after one prefix, by layer."""
     size, parts = 512, []
     for start in range(0, vocabulary, size):
-        tokens = torch.arange(start, min(start + size, vocabulary), device=runner.decoder.device)
+        tokens = torch.arange(start, min(start + size, vocabulary))
         found = runner.continued(prefix, torch.zeros_like(tokens), tokens, layers=layers)
         parts.append(found.states)
         if progress is not None and start // size % 24 == 0:
@@ -183,19 +183,19 @@ def _calibration_states(
         )
         for layer, states in decoder.states(batch, layers=layers).items():
             for at, row in enumerate(rows):
-                found[layer][row] = states[at, 1 : lengths[row]].float()
+                found[layer][row] = states[at, 1 : lengths[row]].float().cpu()
     return {layer: torch.cat([by[row] for row in sorted(by)]) for layer, by in found.items()}
 
 
 def _rounding(decoder: SplitDecoder, records: Sequence[TokenisedRecord], layer: int) -> float:
     """How far states of one prompt run whole and token by token are apart, at most."""
-    tokens = torch.tensor([records[0].tokens[:NEUTRAL_TOKENS]], device=decoder.device)
+    tokens = torch.tensor([records[0].tokens[:NEUTRAL_TOKENS]])
     runner = PrefixRunner(decoder, layer=layer)
     batch = collate([records[0], *records[1:4]], pad_token_id=0, device=decoder.device)
-    whole = decoder.states(batch, layers=[layer])[layer][0].double()
+    whole = decoder.states(batch, layers=[layer])[layer][0].double().cpu()
     worst, prefix = 1e-7, runner.empty()
     for position in range(tokens.shape[1]):
-        zero = torch.zeros(4, dtype=torch.long, device=tokens.device)
+        zero = torch.zeros(4, dtype=torch.long)
         found = runner.continued(prefix, zero, tokens[:, position].expand(4))
         apart = found.states[0].double() - whole[position]
         worst = max(worst, float(apart.norm() / whole[position].norm()))
