@@ -8,11 +8,14 @@ import pytest
 from scipy.stats import norm
 
 from insular.audit.likelihood_ratio import (
+    OWN_SPREAD,
     ShadowRow,
     ShadowScores,
+    drawn_alike,
     gather_shadows,
     one_sided_ratio,
     two_sided_ratio,
+    uses_own_spread,
 )
 from insular.audit.membership_rates import area_under_curve
 from insular.errors import InvalidArgumentError
@@ -96,3 +99,47 @@ def test_the_two_sided_ratio_needs_models_that_saw_the_record() -> None:
     with pytest.raises(InvalidArgumentError, match="use the one-sided one"):
         two_sided_ratio(np.ones(1), shadows)
     assert not shadows.has_members
+
+
+def test_a_missing_side_is_the_other_one_moved_by_the_mean_difference() -> None:
+    """Records 0 and 1 have both sides, 2 apart and 4 apart: 3 on average."""
+    losses = np.array([[1.0, 1.0, 3.0, 3.0], [2.0, 2.0, 6.0, 6.0], [5.0] * 4, [7.0] * 4])
+    inside = np.array([[True, True, False, False]] * 2 + [[False] * 4, [True] * 4])
+    shadows = ShadowScores(losses=losses, inside=inside)
+    assert shadows.has_members and shadows.both_sides.tolist() == [True, True, False, False]
+    middle = np.array([2.0, 4.0, 5.0 - 1.5, 7.0 + 1.5])
+    assert two_sided_ratio(middle, shadows) == pytest.approx(np.zeros(4), abs=1e-6)
+    assert (two_sided_ratio(middle - 0.1, shadows) > 0).all()
+    outside = np.array([3.0, 6.0, 5.0, 10.0])
+    assert one_sided_ratio(outside, shadows) == pytest.approx(np.log(np.full(4, 0.5)))
+
+
+def test_few_records_with_both_sides_cannot_stand_in_for_the_others() -> None:
+    inside = np.array([[True, True, False, False], [False] * 4, [False] * 4])
+    shadows = ShadowScores(losses=np.ones((3, 4)), inside=inside)
+    assert not shadows.has_members
+    given = [
+        ShadowRow(id=str(i), shadow=f"s{j}", member=not inside[i, j], loss=1.0)
+        for i in range(3)
+        for j in range(4)
+    ]
+    with pytest.raises(InvalidArgumentError, match="fewer for 2 records"):
+        gather_shadows(given, ["0", "1", "2"])
+
+
+def test_spreads_are_the_records_own_from_enough_models_on() -> None:
+    inside = np.array([[j % 2 == 0 for j in range(2 * OWN_SPREAD)]] * 3)
+    shadows = ShadowScores(losses=np.ones(inside.shape), inside=inside)
+    assert uses_own_spread(shadows)
+    assert not uses_own_spread(ShadowScores(losses=np.ones((3, 30)), inside=inside[:, :30]))
+
+
+def test_halves_that_follow_the_members_are_no_chance() -> None:
+    """Random halves: 200 p-values, none below 1e-4 but with probability 0.02."""
+    member = np.arange(120) < 60
+    assert drawn_alike(member, member) < 1e-30
+    assert drawn_alike(~member, member) < 1e-30
+    rng = np.random.default_rng(0)
+    chances = [drawn_alike(rng.permutation(member), member) for _ in range(200)]
+    assert min(chances) > 1e-4 and max(chances) > 0.9
+    assert drawn_alike(np.ones(120, dtype=bool), member) == 1

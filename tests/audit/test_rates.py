@@ -12,7 +12,6 @@ from insular.audit.rates import (
     bonferroni,
     clopper_pearson,
     epsilon_from_rates,
-    holm,
     largest_epsilon,
     lower_rate,
     rate_of,
@@ -88,19 +87,8 @@ def test_a_significance_that_proves_nothing_is_refused(significance):
         clopper_pearson(1, 2, significance=significance)
 
 
-def test_corrections():
+def test_the_correction_for_several_tests():
     assert bonferroni(0.05, 4) == 0.0125
-    p_values = (0.01, 0.04, 0.03, 0.005)
-    assert holm(p_values, significance=0.05) == (True, False, False, True)
-    assert holm((), significance=0.05) == ()
-    assert holm((0.02, 0.04), significance=0.05) == (True, True)  # Bonferroni: only the first
-
-
-@given(st.lists(st.floats(0, 1), max_size=8))
-def test_holm_refutes_whatever_bonferroni_refutes(p_values):
-    refuted = holm(p_values, significance=0.05)
-    for p, found in zip(p_values, refuted, strict=True):
-        assert found or p > 0.05 / len(p_values)
 
 
 def test_the_published_counts_give_the_published_bounds():

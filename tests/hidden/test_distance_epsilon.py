@@ -7,19 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hidden.matrices import normal
 from insular.accounting import pair_delta
 from insular.errors import InvalidArgumentError
 from insular.hidden.distance_epsilon import (
     exact_epsilon,
-    matched_epsilon_scale,
     mironov_epsilon,
     renyi_divergence,
     squared_distance_for_exact,
     squared_distance_for_mironov,
 )
-from insular.hidden.mechanisms import AdaptiveOptimum
-from insular.hidden.release_geometry import release_geometry
 
 DELTA = 1e-6
 
@@ -42,17 +38,6 @@ def test_conversions_invert_each_other(epsilon, delta):
     exact = squared_distance_for_exact(epsilon, delta=delta)
     assert exact >= squared * (1 - 1e-9)
     assert exact_epsilon(exact, delta=delta) == pytest.approx(epsilon, rel=1e-6)
-
-
-def test_a_covariance_scaled_by_the_matched_factor_has_the_epsilon():
-    geometry = release_geometry(
-        normal(200, 8, seed=0), normal(200, 8, seed=1), fisher_shrinkage=0.1, state_shrinkage=0.0
-    )
-    release = AdaptiveOptimum().fit(geometry, budget_nats=1.0)
-    x = normal(1, 8, seed=2)
-    squared = float(release.squared_distance(x))
-    factor = matched_epsilon_scale(squared, epsilon=3.0, delta=DELTA)
-    assert float(release.scaled(factor).epsilon(x, delta=DELTA)) == pytest.approx(3.0, rel=1e-6)
 
 
 @pytest.mark.parametrize(

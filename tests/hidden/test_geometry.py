@@ -81,7 +81,7 @@ def test_identical_isotropic_matrices_from_few_rows_look_like_a_gain(n, d):
         number = getattr(found, name)
         assert number.value == pytest.approx(number.null.mean, rel=0.15), name
     # E_k in sample is far above k/d, held out it is k/d
-    assert found.fisher_energy.value > 3 * found.fisher_energy_by_chance
+    assert found.fisher_energy.value > 3 * 8 / d
     for half in found.fisher_energy.halves:
         assert half == pytest.approx(8 / d, rel=0.5)
     assert found.fisher_energy.null.halves_mean == pytest.approx(8 / d, rel=0.3)

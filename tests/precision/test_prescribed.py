@@ -9,7 +9,7 @@ from torch import Tensor
 
 from insular.errors import InvalidArgumentError
 from insular.precision.outliers import BatchedOutliers, OutlierSplit
-from insular.precision.prescribed import PrescribedOutliers, PrescribedSet, prescribed_sets
+from insular.precision.prescribed import PrescribedOutliers, PrescribedSet
 
 from .samples import activations, announced, int8_layer, mask_of, weight_and_bias
 
@@ -93,12 +93,6 @@ def test_without_an_announced_batch_it_refuses() -> None:
         layer(torch.zeros(1, 3, HIDDEN))
 
 
-def test_equal_neighbours_become_one_set() -> None:
-    own = torch.tensor([[1, 0], [1, 0], [0, 0], [1, 0]], dtype=torch.bool)
-    found = [(s.n_records, s.columns.tolist()) for s in prescribed_sets(own)]
-    assert found == [(2, [0]), (1, []), (1, [0])]
-
-
 def union_of(values: Tensor) -> Tensor:
     return (values.to(torch.float16).abs() >= THRESHOLD).flatten(0, -2).any(dim=0)
 
@@ -142,7 +136,8 @@ def test_product_equals_a_cell_by_cell_oracle(seed: int) -> None:
     values = activations(3, 2, 12, seed=seed, share=0.1)
     generator = torch.Generator().manual_seed(seed)
     table = torch.rand(3, 12, generator=generator) < 0.4
-    rule = PrescribedOutliers(prescribed_sets(table), threshold=THRESHOLD, widen=True)
+    sets = [PrescribedSet(n_records=1, columns=row.nonzero().flatten()) for row in table]
+    rule = PrescribedOutliers(sets, threshold=THRESHOLD, widen=True)
     layer = int8_layer(weight, None, rule, torch.ones(3, 2, dtype=torch.bool))
     found = layer(values).detach().numpy().reshape(6, 5)
     codes, scales = layer.weight.numpy().astype(np.float64), layer.scale.numpy()

@@ -24,6 +24,16 @@ def texts(n: int, *, seed: int, first: int = 0) -> list[str]:
     ]
 
 
+def varied(n: int, *, seed: int) -> list[str]:
+    """Texts that differ in how hard they are: each draws from its own share of the words."""
+    rng = random.Random(seed)
+    firsts = [rng.randrange(30) for _ in range(n)]
+    return [
+        " ".join(f"w{first + rng.randrange(38 - first)}" for _ in range(8 + i % 6))
+        for i, first in enumerate(firsts)
+    ]
+
+
 def write(path: Path, prefix: str, found: list[str], *, owners: int = 0) -> Path:
     """One JSONL file; with ``owners``, each record has one."""
     rows = [

@@ -12,7 +12,7 @@ from insular.accounting import PrivacyCost
 from insular.errors import EvidenceError, InsularError, InvalidArgumentError
 from insular.evidence import RunStore, to_toml
 from insular.evidence.card import ReleaseCard, read_card, schema_text
-from insular.recipes import audit, card, train
+from insular.recipes import audit, card, train, train_search
 from insular.recipes.card import CARD_JSON, CARD_MARKDOWN, CARD_PAGE, make_card, write_card
 from insular.recipes.card_markdown import escaped
 from insular.recipes.card_statements import Statements, read_statements
@@ -236,7 +236,7 @@ def test_only_complete_runs_of_a_known_kind_have_a_card(tmp_path):
         make_card(run)
     other = RunStore.create(tmp_path / "other", replace(store.manifest, kind="replay"))
     other.finish("complete")
-    with pytest.raises(EvidenceError, match="must be an audit or a training run"):
+    with pytest.raises(EvidenceError, match="must be an audit, a training run or a search"):
         make_card(tmp_path / "other")
     with pytest.raises(EvidenceError, match="is not a run folder"):
         make_card(tmp_path / "none")
@@ -302,7 +302,8 @@ def test_statements_are_read_strictly(tmp_path):
 
 
 def test_the_kinds_are_those_that_runs_write():
-    assert (card.AUDIT, card.TRAINING) == (audit.KIND, train.KIND)
+    kinds = (audit.KIND, train.KIND, train_search.KIND)
+    assert kinds == (card.AUDIT, card.TRAINING, card.SEARCH)
     assert card.read_settings is audit.read_settings is train.read_settings
 
 

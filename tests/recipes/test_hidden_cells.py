@@ -106,9 +106,10 @@ def test_the_plain_attacker_is_brute_force_on_the_same_release(
     spec: SweepSpec, swept: SweepResult, folder: Path
 ) -> None:
     bench = bench_of(spec, folder / "states")
-    (cell,) = (c for c in swept.attacked if c.mechanism == "alpha-half" and c.target_kl_nats == 0.3)
+    name = "generalized-eigen-floor"  # found in part only, so that the count says something
+    (cell,) = (c for c in swept.attacked if c.mechanism == name and c.target_kl_nats == 0.3)
     assert cell.scale is not None
-    release = bench.release(0, "alpha-half", budget_nats=0.3).scaled(cell.scale**2)
+    release = bench.release(0, name, budget_nats=0.3).scaled(cell.scale**2)
     bank = bench.at(0).bank
     released = release.sample(bank[:30], generator=torch.Generator().manual_seed(spec.seed + 2))
     found = torch.cdist(released, bank).argmin(1) == torch.arange(30)

@@ -10,9 +10,11 @@ import torch
 from insular.errors import EvidenceError
 from insular.evidence import RunStore
 from insular.recipes import hidden_states
+from insular.recipes.folder_lock import alone_in
 from insular.recipes.hidden_bench import Bench
 from insular.recipes.hidden_spec import SweepSpec
-from insular.recipes.hidden_states import States, StatesSpec, open_states, prepare_states
+from insular.recipes.hidden_states import States, open_states, prepare_states
+from insular.recipes.hidden_states_spec import StatesSpec
 
 from .hidden_samples import tiny_sweep
 
@@ -190,6 +192,58 @@ def test_an_extraction_that_was_stopped_goes_on_at_its_first_missing_file(
     assert np.array_equal(found.layer(0).bank, whole.bank)
     assert found.layer(0).fit == pytest.approx(whole.fit, abs=1e-5)  # other batches
     assert found.store.manifest.status == "complete"
+
+
+def test_of_two_runs_that_extract_into_one_folder_the_second_is_refused_and_writes_nothing(
+    spec: SweepSpec, tmp_path: Path
+) -> None:
+    folder, said = tmp_path / "states", []
+
+    class Meanwhile(list):
+        def append(self, line: str) -> None:
+            """The second one starts while the first one is at its first file."""
+            if said:
+                return
+            before = {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+            with pytest.raises(EvidenceError) as error:
+                prepare(spec, folder)
+            said.append(str(error.value))
+            assert before == {
+                file: file.read_bytes() for file in folder.rglob("*") if file.is_file()
+            }
+
+    found = prepare(spec, folder, lines=Meanwhile())
+    assert said == [
+        f"another run is extracting into {folder}; wait until it is done, or choose another "
+        "--states."
+    ]
+    assert found.store.manifest.status == "complete"
+    prepare(spec, folder)
+
+
+def test_a_complete_folder_is_read_while_another_one_holds_it(
+    prepared: tuple[Path, States], spec: SweepSpec
+) -> None:
+    with alone_in(prepared[0], doing="extracting into", option="--states"):
+        assert prepare(spec, prepared[0]).bank == prepared[1].bank
+
+
+def test_states_of_prompts_that_were_chosen_in_another_way_are_refused(
+    prepared: tuple[Path, States], spec: SweepSpec
+) -> None:
+    """Equal settings and text: another version gave the prompts other roles."""
+    bench = Bench(spec, Path())
+    prompts = replace(bench.prompts, bank=bench.prompts.bank[::-1])
+    with pytest.raises(EvidenceError, match="must hold states of the same model, text and prompts"):
+        prepare_states(
+            spec,
+            prepared[0],
+            prompts,
+            decoder=bench.decoder,
+            split=bench.split,
+            command=(),
+            progress=print,
+        )
 
 
 def test_changed_arrays_are_refused(spec: SweepSpec, tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """Prompts of a sweep: cut, told apart, and each given one role."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,17 +19,33 @@ def corpus(*texts: str) -> Corpus:
     return Corpus(name="c", unit="record", records=records)
 
 
+def documents(*n_prompts: int) -> Corpus:
+    """Documents of so many prompts of 6 tokens each, in records of up to 3 prompts."""
+    records = []
+    for document, n in enumerate(n_prompts):
+        for place, start in enumerate(range(0, n, 3)):
+            text = counting(7 * min(3, n - start), start=10_000 * document + 7 * start)
+            records.append(Record(id=f"d{document}:{place}", owner=f"d{document}", text=text))
+    return Corpus(name="c", unit="owner", records=tuple(records))
+
+
+def owners(records: Sequence[TokenisedRecord]) -> set[str]:
+    return {record.owner for record in records}
+
+
 def encode(text: str) -> list[int]:
     return [int(word) for word in text.split()]
 
 
-def sizes(tokens: int, *, bank: int = 2, fit: int = 2, calibration: int = 2) -> SweepSpec:
+def sizes(
+    tokens: int, *, bank: int = 2, fit: int = 2, calibration: int = 2, queries: int = 2
+) -> SweepSpec:
     return SweepSpec(
         tokens=tokens,
         bank=bank,
         fit=fit,
         calibration=calibration,
-        queries=2,
+        queries=queries,
         evaluation=2,
         rank=1,
         top1=0.9,
@@ -74,8 +92,8 @@ def test_prompts_are_different_and_long_enough_whatever_the_text(
 
 @pytest.mark.parametrize("n_tokens", [42, 43, 44, 60])
 def test_prompts_do_not_overlap_and_each_has_at_least_half_of_tokens(n_tokens: int) -> None:
-    wanted = sizes(6, bank=2, fit=2, calibration=2)
-    prompts = choose_prompts(corpus(counting(n_tokens)), encode, wanted)
+    texts = (counting(n_tokens, start=1000 * i) for i in range(3))
+    prompts = choose_prompts(corpus(*texts), encode, sizes(6, bank=6, fit=6, calibration=6))
     used = [token for record in everything(prompts) for token in record.tokens]
     assert len(set(used)) == len(used)  # every token of the text is another number
     assert all(3 <= len(record.tokens) - 1 <= 6 for record in everything(prompts))
@@ -86,6 +104,82 @@ def test_half_of_an_odd_number_is_rounded_up() -> None:
     with pytest.raises(RecordError, match="got 0"):
         choose_prompts(corpus(*short), encode, sizes(9))
     assert len(everything(choose_prompts(corpus(*short), encode, sizes(8)))) == 6
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    n_prompts=st.lists(st.integers(1, 30), min_size=3, max_size=20),
+    counts=st.tuples(*[st.integers(2, 20)] * 3),
+    queries=st.integers(2, 20),
+)
+def test_no_document_that_shaped_or_scaled_a_release_is_attacked_or_evaluated_on(
+    n_prompts: list[int], counts: tuple[int, int, int], queries: int
+) -> None:
+    bank, fit, calibration = counts
+    queries = min(queries, bank)
+    spec = sizes(6, bank=bank, fit=fit, calibration=calibration, queries=queries)
+    try:
+        prompts = choose_prompts(documents(*n_prompts), encode, spec)
+    except RecordError:
+        # enough of all three: one document a prompt of fit and calibration, and the rest
+        assert sum(n_prompts) < sum(counts) or len(n_prompts) < fit + calibration + queries
+        return
+    assert [len(part) for part in (prompts.bank, prompts.fit, prompts.calibration)] == [*counts]
+    shaped, scaled = owners(prompts.fit), owners(prompts.calibration)
+    attacked = owners(prompts.bank[:queries])
+    assert not shaped & scaled and not (shaped | scaled) & attacked
+    assert len({record.id for record in everything(prompts)}) == sum(counts)
+
+
+def test_other_candidates_come_from_documents_that_shaped_nothing_while_there_are_enough() -> None:
+    text = documents(*[5] * 12)
+    prompts = choose_prompts(text, encode, sizes(6, bank=40, fit=7, calibration=3))
+    # 7 take two documents and 3 one: 9 whole ones are left
+    assert not (owners(prompts.fit) | owners(prompts.calibration)) & owners(prompts.bank)
+    more = choose_prompts(text, encode, sizes(6, bank=48, fit=7, calibration=3))
+    used = owners(more.fit) | owners(more.calibration)
+    assert [record.owner in used for record in more.bank] == [False] * 45 + [True] * 3
+
+
+def test_a_text_is_used_to_its_last_prompt_where_its_documents_can_be_parted() -> None:
+    for seed in range(20):
+        spec = replace(sizes(6, bank=5, fit=4, calibration=2), seed=seed)
+        prompts = choose_prompts(documents(5, 1, 1, 2, 2), encode, spec)
+        assert owners(prompts.bank) == {"d0"}
+        assert not owners(prompts.fit) & owners(prompts.calibration)
+
+
+def test_too_few_documents_are_refused_without_their_text() -> None:
+    for n_prompts in ((100,), (50, 50)):
+        with pytest.raises(RecordError) as error:
+            choose_prompts(documents(*n_prompts), encode, sizes(6))
+        said = str(error.value)
+        assert "c must hold enough documents" in said and f"got {len(n_prompts)} with up to" in said
+        assert "--fit 2, --calibration 2 and --queries 2" in said and "give more documents" in said
+        assert "0 1 2" not in said
+
+
+def test_roles_do_not_depend_on_how_many_queries_there_are() -> None:
+    for seed in range(
+        20
+    ):  # where the drawn order leaves too few for the bank, another one is taken
+        few, many = (
+            choose_prompts(
+                documents(5, 1, 1, 2, 2),
+                encode,
+                replace(sizes(6, bank=5, fit=4, calibration=2, queries=queries), seed=seed),
+            )
+            for queries in (2, 5)
+        )
+        assert few == many
+
+
+def test_each_role_has_prompts_of_several_documents_in_a_random_order() -> None:
+    prompts = choose_prompts(
+        documents(*[10] * 40), encode, sizes(6, bank=200, fit=100, calibration=10)
+    )
+    for part in (prompts.bank, prompts.fit):
+        assert len(owners(part[:20])) > 5
 
 
 def test_roles_follow_from_the_seed() -> None:

@@ -26,12 +26,12 @@ from insular.evidence import RunStore, from_toml, to_toml
 from insular.evidence.ledger import Amount, Ledger
 from insular.mechanisms.keystream import SecureStream, SeededStream
 from insular.recipes import train_search
-from insular.recipes.card import make_card
 from insular.recipes.pages import write_page_of
+from insular.recipes.train_results import TrainResult
 from insular.recipes.train_search import read_search, search_privately
 from insular.recipes.train_search_choice import best_of
 from insular.recipes.train_search_draws import RunCount, draw_choices
-from insular.recipes.train_search_results import SearchResult
+from insular.recipes.train_search_results import WINNER, SearchResult
 from insular.recipes.train_search_spec import SearchSpec, candidates
 from insular.recipes.train_search_summary import search_blocks
 from insular.recipes.train_spec import TrainSpec
@@ -94,7 +94,10 @@ def test_only_the_winner_is_left(searched: tuple[Path, SearchResult]) -> None:
     assert {a.file for a in result.artifacts} == left
     assert not list(out.rglob("checkpoint*"))
     assert not (out / "runs").exists()
-    assert list(out.rglob("report.html")) == [out / "report.html"]  # none of a single run
+    pages = {str(p.relative_to(out)) for p in out.rglob("report.html")}
+    assert pages == {"report.html", "audit/report.html"}  # none of a single run
+    winner = RunStore.open(out).read_result(WINNER, TrainResult)
+    assert winner.artifacts == result.artifacts
     store = RunStore.open(out)
     store.verify()
     assert store.manifest.files["logs/003.jsonl"] == result.runs[2].log_sha256
@@ -329,10 +332,3 @@ def test_the_page_comes_again_from_the_evidence_and_holds_no_record(
     page = first.decode()
     assert "Nothing is protected" in page  # seeded
     assert not [row for row in records if row["text"] in page or f">{row['id']}<" in page]
-
-
-def test_a_search_has_no_card_and_the_error_names_its_page(
-    searched: tuple[Path, SearchResult],
-) -> None:
-    with pytest.raises(EvidenceError, match=r"got a search of settings.*one/report\.html"):
-        make_card(searched[0])

@@ -31,9 +31,9 @@ def test_repr_shows_no_text():
     assert "id='a'" in shown
 
 
-def test_counts_records_owners_and_duplicates():
+def test_counts_records_and_owners():
     made = corpus(record("a", "u", "x"), record("b", "u", "x"), record("c", "v", "y"), unit="owner")
-    assert (made.n_records, made.n_owners, made.n_units, made.duplicate_texts) == (3, 2, 2, 1)
+    assert (made.n_records, made.n_owners, made.n_units) == (3, 2, 2)
 
 
 def test_record_ids_are_unique():

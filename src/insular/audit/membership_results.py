@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal, final
 
 from insular.accounting import Relation, TradeoffCurve, Unit
+from insular.audit.membership_shadow_results import ShadowUse
 from insular.audit.release_results import EpsilonBound, Rate, TradeoffBound, promised_rate
 from insular.evidence import ArrayRef
 
@@ -261,6 +262,8 @@ class MembershipResult:
     """Where the scores are."""
     seconds: float
     """Time of scoring."""
+    shadows: ShadowUse | None = None
+    """Shadow models of the likelihood ratios; None where there were none."""
 
     @property
     def best(self) -> ScoreFinding:

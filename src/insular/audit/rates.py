@@ -1,6 +1,5 @@
 """Exact bounds on rates, what several tests cost, and what two rates say about epsilon."""
 
-from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -84,33 +83,6 @@ def bonferroni(significance: float, n_tests: int) -> float:
     check_significance(significance)
     _check.at_least(1, n_tests=n_tests)
     return significance / n_tests
-
-
-def holm(p_values: Sequence[float], *, significance: float) -> tuple[bool, ...]:
-    """Which hypotheses of a family are refuted, with no false refutation at 1 - significance.
-
-    Guarantees:
-        * Refutes whatever Bonferroni's correction refutes, and at times more.
-
-    Args:
-        p_values: One for each hypothesis.
-        significance: Of the family.
-
-    Returns:
-        True for each that is refuted, in their order.
-
-    Source:
-        Holm (1979).
-    """
-    check_significance(significance)
-    for p in p_values:
-        _check.probability(p_value=p)
-    refuted = [False] * len(p_values)
-    for done, i in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
-        if p_values[i] > significance / (len(p_values) - done):
-            break
-        refuted[i] = True
-    return tuple(refuted)
 
 
 def epsilon_from_rates(p_lower: float, q_upper: float, *, delta: float) -> float:

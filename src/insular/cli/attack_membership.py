@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from insular.cli.output import JSON_HELP, end, goes_on, show
-from insular.cli.spec_options import items
+from insular.cli.spec_options import items, names
 from insular.recipes.attack_membership_spec import MembershipSpec
 
 _DEFAULT = MembershipSpec(run="", members="-", non_members="-")
@@ -42,8 +42,12 @@ def membership(
         str, typer.Option(help="Copies among the non-members: refuse, or drop.")
     ] = _DEFAULT.overlap,
     shadow: Annotated[
-        str, typer.Option(help="JSONL of losses under shadow models: id, shadow, member, loss.")
-    ] = "",
+        list[str] | None,
+        typer.Option(
+            help="Shadow models: training runs, several times or by comma; or one JSONL of losses:"
+            " id, shadow, member, loss."
+        ),
+    ] = None,
     fprs: Annotated[str, typer.Option(help="False positive rates by comma.")] = ",".join(
         map(str, _DEFAULT.fprs)
     ),
@@ -75,6 +79,7 @@ def membership(
     """
     from insular.evidence import default_run_path
 
+    losses, shadow_runs = _shadows(shadow or [])
     spec = MembershipSpec(
         run=str(run),
         members=str(members),
@@ -89,7 +94,8 @@ def membership(
         lowest_percent=lowest_percent,
         similarity=similarity,
         overlap=overlap,  # pyright: ignore[reportArgumentType]
-        shadow=shadow,
+        shadow=losses,
+        shadow_runs=shadow_runs,
         fprs=items("fprs", fprs, float),
         epsilon=epsilon,
         delta=delta,
@@ -104,6 +110,14 @@ def membership(
         lambda: _attacked(spec, folder, json=json, quiet=quiet),
         interrupted=goes_on(folder),
     )
+
+
+def _shadows(given: list[str]) -> tuple[str, tuple[str, ...]]:
+    """One file of losses, or folders of runs."""
+    alone = len(given) == 1 and not Path(given[0]).is_dir()
+    if alone and (Path(given[0]).is_file() or "," not in given[0]):
+        return given[0], ()
+    return "", tuple(name for one in given for name in names(one))
 
 
 def _attacked(spec: MembershipSpec, folder: Path, *, json: str, quiet: bool) -> int:

@@ -9,7 +9,9 @@ from insular.cli.output import JSON_HELP, print_json
 
 
 def card(
-    run: Annotated[Path, typer.Argument(help="Folder of a complete audit or training run.")],
+    run: Annotated[
+        Path, typer.Argument(help="Folder of a complete audit, training run or search.")
+    ],
     stated: Annotated[
         Path | None,
         typer.Option(help="TOML file of what only you can say: curator, use, access."),

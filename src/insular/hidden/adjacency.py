@@ -1,6 +1,4 @@
-"""Which pairs of prompts a release should not tell apart: random, nearest or given pairs."""
-
-from collections.abc import Sequence
+"""Which pairs of prompts a release should not tell apart: nearest pairs, and how they differ."""
 
 import torch
 from jaxtyping import Float, Int
@@ -11,28 +9,6 @@ from insular.errors import InvalidArgumentError
 from insular.hidden._rows import checked_rows
 
 _TILE = 1024
-
-
-def random_pairs(n_records: int, n_pairs: int, *, seed: int) -> Int[Tensor, "pair 2"]:
-    """Pairs of two different records, evenly drawn, repeats allowed.
-
-    Their mean square difference goes to ``2 Cov(h)``, which ``release_geometry`` takes exactly:
-    only a worst case needs pairs of this kind.
-
-    Args:
-        n_records: Records to draw from, at least 2.
-        n_pairs: Pairs.
-        seed: Same seed, same pairs.
-
-    Returns:
-        Places of the two records of each pair.
-    """
-    _check.at_least(2, n_records=n_records)
-    _check.at_least(0, n_pairs=n_pairs, seed=seed)
-    generator = torch.Generator().manual_seed(seed)
-    first = torch.randint(0, n_records, (n_pairs,), generator=generator)
-    step = torch.randint(1, n_records, (n_pairs,), generator=generator)
-    return torch.stack([first, (first + step) % n_records], 1)
 
 
 def nearest_pairs(
@@ -77,28 +53,6 @@ def nearest_pairs(
                 if value < torch.inf:
                     pairs.add((min(row, place), max(row, place)))
     return _as_tensor(sorted(pairs))
-
-
-def explicit_pairs(pairs: Sequence[tuple[int, int]], *, n_records: int) -> Int[Tensor, "pair 2"]:
-    """Pairs that are given, checked.
-
-    Args:
-        pairs: Places of two different records each.
-        n_records: Records there are.
-
-    Returns:
-        The same pairs.
-
-    Raises:
-        InvalidArgumentError: If a pair names a record that there is not, or one record twice.
-    """
-    for first, second in pairs:
-        if not (0 <= first < n_records and 0 <= second < n_records) or first == second:
-            raise InvalidArgumentError(
-                f"pairs must name two different records from 0 to {n_records - 1}, got "
-                f"({first}, {second})."
-            )
-    return _as_tensor(list(pairs))
 
 
 def pair_differences(

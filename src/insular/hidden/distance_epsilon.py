@@ -99,21 +99,6 @@ def squared_distance_for_exact(epsilon: float, *, delta: float) -> float:
     return found**2
 
 
-def matched_epsilon_scale(squared_distance: float, *, epsilon: float, delta: float) -> float:
-    """The factor on a covariance that brings a pair of D^2 to exactly ``epsilon``.
-
-    Args:
-        squared_distance: D^2 under the covariance as it is, above 0.
-        epsilon: Wanted, in nats.
-        delta: Above 0, below 1.
-
-    Returns:
-        The factor: ``D^2`` over the D^2 that has this exact epsilon.
-    """
-    _check.positive_finite(squared_distance=squared_distance)
-    return squared_distance / squared_distance_for_exact(epsilon, delta=delta)
-
-
 def _log_inverse(delta: float) -> float:
     """``log(1/delta)``, for a delta above 0 and below 1."""
     _check.probability(delta=delta)

@@ -34,12 +34,6 @@ class LayerFacts:
     massive: tuple[MassiveCoordinate, ...]
     """Massive coordinates, largest first."""
 
-    @property
-    def first_over_others(self) -> float | None:
-        """How many times longer the first token's state is."""
-        other = self.other_token_norm
-        return self.first_token_norm / other if other else None
-
 
 @final
 @dataclass(frozen=True, kw_only=True)

@@ -80,8 +80,3 @@ class HiddenGeometry:
     """Share of the mean square of a state that is the square of the mean state."""
     heaviest_coordinate_share: float
     """Share of the mean state's square in its largest coordinate."""
-
-    @property
-    def fisher_energy_by_chance(self) -> float:
-        """k/d: what the held-out halves of E_k are without structure."""
-        return self.rank / self.hidden_size

@@ -49,17 +49,6 @@ class MeanInterval:
         """
         return self.low <= other.high and other.low <= self.high
 
-    def contains(self, value: float) -> bool:
-        """Whether a value lies in the interval.
-
-        Args:
-            value: In the same unit.
-
-        Returns:
-            True if so, ends included.
-        """
-        return self.low <= value <= self.high
-
 
 def mean_interval(
     values: np.ndarray,

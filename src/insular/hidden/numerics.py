@@ -58,34 +58,15 @@ def certify_numerics(
             f"records must hold at least 2 distinct prompts, got {len(kept)}; give more."
         )
 
-    def alone(one: TokenisedRecord, side: PaddingSide = "right", more: int = 0) -> TokenBatch:
-        return _batch([one], decoder, pad_token_id, side=side, width=len(one.tokens) + more)
-
-    def each(side: PaddingSide = "right", more: int = 0) -> Trajectories:
-        return [_states(decoder, alone(one, side, more), layers)[0] for one in kept]
-
-    def together(side: PaddingSide) -> Trajectories:
-        return _states(decoder, _batch(kept, decoder, pad_token_id, side=side), layers)
-
-    def by_token() -> Trajectories:
-        found = [decoder.states_by_token(alone(one), layers=layers) for one in kept]
-        return [{layer: states[layer][0] for layer in layers} for states in found]
-
-    def in_bfloat16() -> Trajectories:
-        coarse = SplitDecoder(copy.deepcopy(decoder.model).bfloat16())
-        return [_states(coarse, alone(one), layers)[0] for one in kept]
-
-    ways: dict[Way, Callable[[], Trajectories]] = {
-        "repeat": each,
-        "batched": lambda: together("right"),
-        "batched_left": lambda: together("left"),
-        "padded": lambda: each("right", extra_padding_tokens),
-        "padded_left": lambda: each("left", extra_padding_tokens),
-        "incremental": by_token,
-    }
-    if bfloat16:
-        ways["bfloat16"] = in_bfloat16
-    reference = each()
+    ways = _ways(
+        decoder,
+        kept,
+        layers,
+        pad_token_id=pad_token_id,
+        extra_padding_tokens=extra_padding_tokens,
+        bfloat16=bfloat16,
+    )
+    reference = ways["repeat"]()
     shifts = [
         _shift(way, layer, reference, found)
         for way, compute in ways.items()
@@ -104,6 +85,47 @@ def certify_numerics(
         rooms=tuple(_room(layer, reference) for layer in layers),
         tail_max_abs_logit=_tail_shift(decoder, kept, layers, pad_token_id),
     )
+
+
+def _ways(
+    decoder: SplitDecoder,
+    records: Sequence[TokenisedRecord],
+    layers: Sequence[int],
+    *,
+    pad_token_id: int,
+    extra_padding_tokens: int,
+    bfloat16: bool,
+) -> dict[Way, Callable[[], Trajectories]]:
+    """Every way to compute the states of the records; the first one is the reference."""
+
+    def alone(one: TokenisedRecord, side: PaddingSide = "right", more: int = 0) -> TokenBatch:
+        return _batch([one], decoder, pad_token_id, side=side, width=len(one.tokens) + more)
+
+    def each(side: PaddingSide = "right", more: int = 0) -> Trajectories:
+        return [_states(decoder, alone(one, side, more), layers)[0] for one in records]
+
+    def together(side: PaddingSide) -> Trajectories:
+        return _states(decoder, _batch(records, decoder, pad_token_id, side=side), layers)
+
+    def by_token() -> Trajectories:
+        found = [decoder.states_by_token(alone(one), layers=layers) for one in records]
+        return [{layer: states[layer][0] for layer in layers} for states in found]
+
+    def in_bfloat16() -> Trajectories:
+        coarse = SplitDecoder(copy.deepcopy(decoder.model).bfloat16())
+        return [_states(coarse, alone(one), layers)[0] for one in records]
+
+    ways: dict[Way, Callable[[], Trajectories]] = {
+        "repeat": each,
+        "batched": lambda: together("right"),
+        "batched_left": lambda: together("left"),
+        "padded": lambda: each("right", extra_padding_tokens),
+        "padded_left": lambda: each("left", extra_padding_tokens),
+        "incremental": by_token,
+    }
+    if bfloat16:
+        ways["bfloat16"] = in_bfloat16
+    return ways
 
 
 def _batch(

@@ -131,25 +131,6 @@ class PrescribedOutliers(OutlierRule):
             )
 
 
-def prescribed_sets(own: Bool[Tensor, "record hidden"]) -> tuple[PrescribedSet, ...]:
-    """Sets from one row of columns per record; equal neighbours become one set.
-
-    Args:
-        own: Which columns each record of a batch gets.
-
-    Returns:
-        The sets, in the order of the records.
-    """
-    sets: list[PrescribedSet] = []
-    start = 0
-    for stop in range(1, own.shape[0] + 1):
-        if stop == own.shape[0] or not torch.equal(own[stop], own[start]):
-            columns = own[start].nonzero().flatten()
-            sets.append(PrescribedSet(n_records=stop - start, columns=columns))
-            start = stop
-    return tuple(sets)
-
-
 @final
 class ShieldedOutliers(ThresholdRule):
     """The first records take the union among themselves; the others the union of the whole batch.

@@ -9,6 +9,7 @@ from insular.audit.membership_results import (
     ScoreFinding,
     ScoreName,
 )
+from insular.audit.membership_shadow_results import ShadowUse
 from insular.audit.rates import clopper_pearson
 from insular.recipes._attack_words import confidence, count
 from insular.recipes._numbers import counted, short
@@ -206,6 +207,8 @@ def method_sentences(result: MembershipResult) -> tuple[str, ...]:
     ]
     if result.reference:
         found.append(f"The reference is {result.reference}.")
+    if result.shadows is not None:
+        found.append(_shadow_sentence(result.shadows))
     found.append(
         f"Rates are exact binomial bounds, at {confidence(result.significance)}. All"
         f" {result.n_tests} tests together refute a promise that holds with probability"
@@ -218,6 +221,24 @@ def method_sentences(result: MembershipResult) -> tuple[str, ...]:
         " insular attack training, which repeats the run."
     )
     return tuple(found)
+
+
+def _shadow_sentence(use: ShadowUse) -> str:
+    """What shadow models a likelihood ratio rests on."""
+    whose = (
+        f"{use.n_models} training runs, each on its own part of the records"
+        if use.runs
+        else f"{use.n_models} shadow models, as they were given"
+    )
+    text = (
+        "A likelihood ratio compares a record's loss with Gaussians around its losses under"
+        f" {whose}: at least 2 models with and 2 without the record for {use.n_both} of"
+        f" {use.n_both + use.n_one_side} records"
+    )
+    if use.n_one_side and use.n_both >= use.n_one_side:
+        text += "; where one side is missing, the other one is moved by the mean difference"
+    spread = "each record's own" if use.own_spread else "one for all records, as models are few"
+    return f"{text}. The spread on a side is {spread} (Carlini et al. 2022)."
 
 
 def _shift_sentence(result: MembershipResult) -> str:

@@ -4,7 +4,19 @@ import shlex
 from collections.abc import Iterable
 
 from insular.evidence import InputFact, RunManifest
-from insular.reports import Block, Command, EvidenceFile, Facts, Section, paragraph
+from insular.reports import (
+    Block,
+    Command,
+    EvidenceFile,
+    Facts,
+    Page,
+    Points,
+    Section,
+    VerdictKind,
+    paragraph,
+)
+
+RECORD_IDS_ONLY = "Records are named by id; their text is not on this page."
 
 
 def evidence_files(manifest: RunManifest) -> tuple[EvidenceFile, ...]:
@@ -20,6 +32,50 @@ def run_sentence(manifest: RunManifest) -> str:
     """Which run made a page."""
     started = manifest.created_utc.strftime("%Y-%m-%d %H:%M:%S UTC")
     return f"Run {manifest.name}, started {started}, insular {manifest.insular_version}."
+
+
+def framed_page(
+    manifest: RunManifest,
+    *,
+    title: str,
+    verdict: str,
+    verdict_kind: VerdictKind,
+    lead: Iterable[str],
+    sections: Iterable[Section],
+    method: tuple[str, tuple[str, ...]],
+    speeds: Iterable[tuple[str, str]] = (),
+    private: str,
+) -> Page:
+    """The page of a measurement: the answer, what was found, what it rests on, how to repeat it.
+
+    Args:
+        manifest: The run.
+        title: What was examined.
+        verdict: The answer, in a word or two.
+        verdict_kind: What it means for the claim.
+        lead: The first screen, a paragraph each.
+        sections: What was found.
+        method: Heading and points of the section on what the numbers rest on.
+        speeds: Parts of the work, and how fast each was.
+        private: Last sentence: what of the records is on the page.
+
+    Returns:
+        The page, for :func:`insular.reports.render`.
+    """
+    heading, points = method
+    return Page(
+        title=title,
+        verdict=verdict,
+        verdict_kind=verdict_kind,
+        lead=tuple(map(paragraph, lead)),
+        sections=(
+            *sections,
+            Section(heading=heading, blocks=(Points(items=points),)),
+            repeat_attack(manifest, speeds=speeds),
+        ),
+        evidence=evidence_files(manifest),
+        footer=f"{run_sentence(manifest)} {private}",
+    )
 
 
 def circumstances(manifest: RunManifest) -> tuple[tuple[str, str], ...]:

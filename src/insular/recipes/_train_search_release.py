@@ -10,16 +10,20 @@ from insular.recipes._train_words import linked
 from insular.recipes.train_search_results import SearchResult
 from insular.reports import Block, Command, Facts, Points, Section, Table, paragraph
 
-_PUBLIC_FILES = ("run.toml", "search.toml")
+_SETTINGS = ("run.toml", "search.toml")
+_PUBLIC_FILES = (*_SETTINGS, "card.json", "card.md", "card.html")
 _PRIVATE = (
     "the draws, which tell the number of runs",
     "the logs of all runs, the kept one's too: how many units each step drew",
     "the results: scores of runs that are not paid for",
+    "the kept run's own results and audit, which read records without noise",
     "this page: it shows all of these",
 )
 
 
-def release_section(result: SearchResult, manifest: RunManifest, *, protects: bool) -> Section:
+def release_section(
+    result: SearchResult, manifest: RunManifest, *, folder: str, protects: bool
+) -> Section:
     """What may leave with its digests, and what must not."""
     blocks: list[Block] = []
     if not result.artifacts:
@@ -43,6 +47,9 @@ def release_section(result: SearchResult, manifest: RunManifest, *, protects: bo
             else "May be said in public: the settings in run.toml and search.toml."
         )
     )
+    if protects and result.artifacts:
+        blocks.append(paragraph("The release card says that, and whether the claim holds:"))
+        blocks.append(Command(text=f"insular card {shlex.quote(folder)}"))
     blocks.append(paragraph("Not to leave, for the price does not cover it:"))
     blocks.append(Points(items=_PRIVATE))
     made = {artifact.file for artifact in result.artifacts}
@@ -79,7 +86,7 @@ def ledger_section(result: SearchResult) -> Section:
 
 def repeat_section(manifest: RunManifest, *, folder: str) -> Section:
     """How to search again, and what that costs."""
-    config, listed = (shlex.quote(f"{folder}/{name}") for name in _PUBLIC_FILES)
+    config, listed = (shlex.quote(f"{folder}/{name}") for name in _SETTINGS)
     blocks: list[Block] = [
         paragraph("This page comes again from the evidence, at no cost:"),
         Command(text=f"insular report {shlex.quote(folder)}"),

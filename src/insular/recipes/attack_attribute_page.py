@@ -10,8 +10,8 @@ from insular.recipes._attribute_words import (
     rate_text,
 )
 from insular.recipes._numbers import cited, place
-from insular.recipes._page_parts import evidence_files, repeat_attack, run_sentence
-from insular.reports import Cell, Page, Points, Section, Table, paragraph
+from insular.recipes._page_parts import RECORD_IDS_ONLY, framed_page
+from insular.reports import Cell, Page, Section, Table
 
 _WORDS = {
     "tells more": "The model tells more than its population does",
@@ -34,22 +34,18 @@ def attribute_page(result: AttributeResult, manifest: RunManifest) -> Page:
     Returns:
         The page, for :func:`insular.reports.render`.
     """
-    return Page(
+    return framed_page(
+        manifest,
         title=f"Attribute inference on {result.attacked}",
         verdict=_WORDS[result.verdict],
         verdict_kind=KINDS[result.verdict],
-        lead=tuple(paragraph(sentence) for sentence in answer_sentences(result)),
+        lead=answer_sentences(result),
         sections=(
             _accuracies(result),
             _each(result),
-            Section(
-                heading="What the numbers rest on",
-                blocks=(Points(items=method_sentences(result)),),
-            ),
-            repeat_attack(manifest, speeds=()),
         ),
-        evidence=evidence_files(manifest),
-        footer=f"{run_sentence(manifest)} Records are named by id; their text is not on this page.",
+        method=("What the numbers rest on", method_sentences(result)),
+        private=RECORD_IDS_ONLY,
     )
 
 

@@ -15,19 +15,17 @@ from insular.recipes._extraction_words import (
     samples_text,
 )
 from insular.recipes._numbers import cited, percent, place
-from insular.recipes._page_parts import evidence_files, repeat_attack, run_sentence
+from insular.recipes._page_parts import framed_page
 from insular.reports import (
     Cell,
     ExposureBound,
     ExposurePoint,
     Figure,
     Page,
-    Points,
     Section,
     Table,
     exposure_figure,
     exposure_histogram_figure,
-    paragraph,
 )
 
 _WORDS = {
@@ -53,23 +51,19 @@ def extraction_page(result: ExtractionResult, manifest: RunManifest) -> Page:
     Returns:
         The page, for :func:`insular.reports.render`.
     """
-    return Page(
+    return framed_page(
+        manifest,
         title=f"Planted secrets in {result.attacked}",
         verdict=_WORDS[result.verdict],
         verdict_kind=KINDS[result.verdict],
-        lead=tuple(paragraph(sentence) for sentence in answer_sentences(result)),
+        lead=answer_sentences(result),
         sections=(
             _by_repetitions(result),
             *((_tests(result),) if result.tests else ()),
             _each(result),
-            Section(
-                heading="What the numbers rest on",
-                blocks=(Points(items=method_sentences(result)),),
-            ),
-            repeat_attack(manifest, speeds=()),
         ),
-        evidence=evidence_files(manifest),
-        footer=f"{run_sentence(manifest)} Secrets are named by id; none of them is on this page.",
+        method=("What the numbers rest on", method_sentences(result)),
+        private="Secrets are named by id; none of them is on this page.",
     )
 
 

@@ -3,14 +3,16 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from insular.audit.likelihood_ratio import ShadowScores
 from insular.audit.membership import count_tests, perfect_attack_refutes
-from insular.audit.membership_results import MembershipResult
+from insular.audit.membership_results import MembershipClaim, MembershipResult, ScoreBlock
 from insular.evidence import InputFact, RunStore, sha256_of
 from insular.models.loading import Decoder, load_decoder
 from insular.recipes.attack_membership_inputs import AttackInputs, prepare_attack
 from insular.recipes.attack_membership_judge import claim_of, judge_scores, scores_of
 from insular.recipes.attack_membership_page import membership_page
 from insular.recipes.attack_membership_scores import Scoring, gather_blocks, score_blocks
+from insular.recipes.attack_membership_shadow import open_shadows, shadow_losses, shadow_use
 from insular.recipes.attack_membership_spec import MembershipSpec
 from insular.recipes.attacked_model import AttackedModel, open_attacked
 from insular.recipes.inputs import Progress, silent
@@ -38,7 +40,9 @@ def attack_membership(
         * Nothing is scored before both files are known to be apart.
         * Nothing is trained, and neither model nor files are changed; no file of the run holds
           record text.
-        * A block that was scored is not scored again.
+        * A block that was scored is not scored again, nor is a shadow model.
+        * A shadow run that was trained otherwise than the attacked model, or with the members in
+          view, is refused before anything is scored.
         * A promise that holds is refuted with probability ``significance`` at most, if members and
           non-members are independent draws of one kind.
 
@@ -52,7 +56,7 @@ def attack_membership(
         The result.
 
     Raises:
-        RecordError: If the records cannot be read or are not apart.
+        RecordError: If the records cannot be read or are not apart, or a shadow's are not known.
         EvidenceError: If the training run cannot be used, or ``out`` holds another run.
         InvalidArgumentError: If a promise is given for a run that has its own.
     """
@@ -63,13 +67,17 @@ def attack_membership(
     )
     claim = claim_of(spec, attacked)
     inputs = prepare_attack(spec, attacked, progress=report)
+    shadow_runs = open_shadows(spec, attacked, inputs)
     reference = _reference(spec, report)
     store = begin_or_continue(
         KIND,
         out,
         spec,
         command=command,
-        inputs=_facts(spec, attacked, inputs, reference),
+        inputs=(
+            *_facts(spec, attacked, inputs, reference),
+            *(shadow.fact for shadow in shadow_runs),
+        ),
         other="other files",
     )
     with run_status(store, stage="attack"):
@@ -87,36 +95,8 @@ def attack_membership(
             reference=reference,
             progress=report,
         )
-        ids = [record.id for side in sides for record in side.texts]
-        scores = scores_of(spec, inputs, gather_blocks(blocks, store, ids), ids)
-        findings = judge_scores(spec, inputs, scores, claim)
-        n_tests = count_tests(len(scores), len(spec.fprs))
-        result = MembershipResult(
-            name=attacked.name,
-            claim=claim,
-            members=inputs.members.counts,
-            non_members=inputs.non_members.counts,
-            by_owner=inputs.by_owner,
-            found_in_training=inputs.found_in_training,
-            reference=spec.reference or ("its own base model" if attacked.has_base else ""),
-            lowest_percent=spec.lowest_percent,
-            overlap=inputs.overlap,
-            shift=inputs.shift,
-            significance=spec.significance,
-            n_tests=n_tests,
-            able=claim is not None
-            and perfect_attack_refutes(
-                claim,
-                n_members=inputs.members.counts.units,
-                n_non_members=inputs.non_members.counts.units,
-                wanted_fprs=spec.fprs,
-                significance=spec.significance,
-                n_tests=n_tests,
-            ),
-            scores=findings,
-            blocks=blocks,
-            seconds=sum(block.seconds for block in blocks),
-        )
+        shadows = shadow_losses(spec, inputs, shadow_runs, store, progress=report)
+        result = _result_of(spec, store, attacked, inputs, claim, blocks, shadows)
         store.write_result(RESULT, result)
         store.finish("complete")
     write_page(store)
@@ -134,6 +114,48 @@ def write_page(store: RunStore) -> Path:
     """
     result = store.read_result(RESULT, MembershipResult)
     return write_run_page(store, lambda manifest: membership_page(result, manifest))
+
+
+def _result_of(
+    spec: MembershipSpec,
+    store: RunStore,
+    attacked: AttackedModel,
+    inputs: AttackInputs,
+    claim: MembershipClaim | None,
+    blocks: tuple[ScoreBlock, ...],
+    shadows: ShadowScores | None,
+) -> MembershipResult:
+    """Hold all scores against the promise."""
+    ids = [record.id for side in (inputs.members, inputs.non_members) for record in side.texts]
+    scores = scores_of(inputs, gather_blocks(blocks, store, ids), shadows)
+    n_tests = count_tests(len(scores), len(spec.fprs))
+    return MembershipResult(
+        name=attacked.name,
+        claim=claim,
+        members=inputs.members.counts,
+        non_members=inputs.non_members.counts,
+        by_owner=inputs.by_owner,
+        found_in_training=inputs.found_in_training,
+        reference=spec.reference or ("its own base model" if attacked.has_base else ""),
+        lowest_percent=spec.lowest_percent,
+        overlap=inputs.overlap,
+        shift=inputs.shift,
+        significance=spec.significance,
+        n_tests=n_tests,
+        able=claim is not None
+        and perfect_attack_refutes(
+            claim,
+            n_members=inputs.members.counts.units,
+            n_non_members=inputs.non_members.counts.units,
+            wanted_fprs=spec.fprs,
+            significance=spec.significance,
+            n_tests=n_tests,
+        ),
+        scores=judge_scores(spec, inputs, scores, claim),
+        blocks=blocks,
+        seconds=sum(block.seconds for block in blocks),
+        shadows=shadow_use(shadows, runs=bool(spec.shadow_runs)),
+    )
 
 
 def _reference(spec: MembershipSpec, report: Progress) -> Decoder | None:

@@ -1,11 +1,10 @@
 """What a model's losses prove of a promise: scores of records, then of owners, then bounds."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
-from insular.audit.likelihood_ratio import gather_shadows, one_sided_ratio, two_sided_ratio
+from insular.audit.likelihood_ratio import ShadowScores, one_sided_ratio, two_sided_ratio
 from insular.audit.membership import (
     attack_scores,
     count_tests,
@@ -16,7 +15,6 @@ from insular.audit.membership import (
 from insular.audit.membership_results import MembershipClaim, ScoreFinding, ScoreName
 from insular.errors import InvalidArgumentError
 from insular.recipes.attack_membership_inputs import AttackInputs, order_key
-from insular.recipes.attack_membership_shadow import read_shadow_rows
 from insular.recipes.attack_membership_spec import MembershipSpec
 from insular.recipes.attacked_model import AttackedModel
 from insular.recipes.training_games import claimed_curve
@@ -73,15 +71,14 @@ def claim_of(spec: MembershipSpec, attacked: AttackedModel) -> MembershipClaim |
 
 
 def scores_of(
-    spec: MembershipSpec, inputs: AttackInputs, arrays: dict[str, Array], ids: Sequence[str]
+    inputs: AttackInputs, arrays: dict[str, Array], shadows: ShadowScores | None
 ) -> dict[ScoreName, Array]:
     """Every score of every record.
 
     Args:
-        spec: The attack.
-        inputs: Its records.
+        inputs: The records.
         arrays: What the model says of them, members first.
-        ids: The records in that order.
+        shadows: What shadow models say of them, in that order; None without any.
 
     Returns:
         The scores by name.
@@ -93,8 +90,7 @@ def scores_of(
         zlib_bytes=np.array(sizes, dtype=np.float64),
         reference=arrays.get("reference"),
     )
-    if spec.shadow:
-        shadows = gather_shadows(read_shadow_rows(Path(spec.shadow)), ids)
+    if shadows is not None:
         scores["one-sided likelihood ratio"] = one_sided_ratio(arrays["loss"], shadows)
         if shadows.has_members:
             scores["likelihood ratio"] = two_sided_ratio(arrays["loss"], shadows)

@@ -13,7 +13,7 @@ from insular.recipes._attack_membership_words import (
 )
 from insular.recipes._attack_words import confidence
 from insular.recipes._numbers import cited, place, short
-from insular.recipes._page_parts import evidence_files, repeat_attack, run_sentence
+from insular.recipes._page_parts import RECORD_IDS_ONLY, framed_page
 from insular.reports import (
     Cell,
     Figure,
@@ -49,11 +49,12 @@ def membership_page(result: MembershipResult, manifest: RunManifest) -> Page:
     Returns:
         The page, for :func:`insular.reports.render`.
     """
-    return Page(
+    return framed_page(
+        manifest,
         title=f"Membership attack on {result.name}",
         verdict=_WORDS[result.verdict],
         verdict_kind=KINDS[result.verdict],
-        lead=tuple(paragraph(sentence) for sentence in verdict_sentences(result)),
+        lead=verdict_sentences(result),
         sections=(
             _rates(result),
             _promise(result),
@@ -62,17 +63,10 @@ def membership_page(result: MembershipResult, manifest: RunManifest) -> Page:
                 blocks=(Points(items=warning_sentences(result)), *_copies(result)),
             ),
             _areas(result),
-            Section(
-                heading="What was scored, and what it rests on",
-                blocks=(Points(items=method_sentences(result)),),
-            ),
-            repeat_attack(
-                manifest,
-                speeds=(("scoring", f"{_speed(result):.1f} records a second"),),
-            ),
         ),
-        evidence=evidence_files(manifest),
-        footer=f"{run_sentence(manifest)} Records are named by id; their text is not on this page.",
+        method=("What was scored, and what it rests on", method_sentences(result)),
+        speeds=(("scoring", f"{_speed(result):.1f} records a second"),),
+        private=RECORD_IDS_ONLY,
     )
 
 

@@ -42,6 +42,9 @@ class MembershipSpec:
     """Whether copies among the non-members are an error, or left out."""
     shadow: str = ""
     """File of losses under shadow models, for likelihood ratios; empty for none."""
+    shadow_runs: tuple[str, ...] = ()
+    """Folders of training runs that are shadow models: trained as the attacked run was, each on
+    another random half of both files."""
     fprs: tuple[float, ...] = (0.001, 0.01)
     """False positive rates at which true positive rates are stated."""
     epsilon: float = 0.0
@@ -93,6 +96,10 @@ class MembershipSpec:
             also.append(
                 "physical_tokens must hold one record of tokens, got"
                 f" physical_tokens={self.physical_tokens} and tokens={self.tokens}; raise it."
+            )
+        if self.shadow and self.shadow_runs:
+            also.append(
+                "shadow must be a file of losses or folders of runs, got both; leave one out."
             )
         for name in ("members", "non_members"):
             if not getattr(self, name):

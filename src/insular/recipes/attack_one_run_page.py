@@ -13,7 +13,7 @@ from insular.recipes._attack_one_run_words import (
     verdict_sentences,
 )
 from insular.recipes._numbers import cited, place, short
-from insular.recipes._page_parts import evidence_files, repeat_attack, run_sentence
+from insular.recipes._page_parts import framed_page
 from insular.reports import (
     Figure,
     GuessedBound,
@@ -46,23 +46,20 @@ def one_run_page(result: OneRunResult, manifest: RunManifest) -> Page:
     Returns:
         The page, for :func:`insular.reports.render`.
     """
-    return Page(
+    return framed_page(
+        manifest,
         title=f"One-run attack on {result.run}",
         verdict=_WORDS[result.verdict],
         verdict_kind=VERDICT_KINDS[result.verdict],
-        lead=tuple(paragraph(sentence) for sentence in verdict_sentences(result)),
+        lead=verdict_sentences(result),
         sections=(
             _point(result),
             _curve(result),
             _guesses(result),
-            Section(
-                heading="What was repeated, and what it rests on",
-                blocks=(Points(items=method_sentences(result)),),
-            ),
-            repeat_attack(manifest, speeds=(("one repetition", f"{result.played.seconds:.1f} s"),)),
         ),
-        evidence=evidence_files(manifest),
-        footer=f"{run_sentence(manifest)} No record was read.",
+        method=("What was repeated, and what it rests on", method_sentences(result)),
+        speeds=(("one repetition", f"{result.played.seconds:.1f} s"),),
+        private="No record was read.",
     )
 
 

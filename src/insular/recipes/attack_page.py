@@ -12,7 +12,7 @@ from insular.recipes._attack_words import (
     stack_sentence,
 )
 from insular.recipes._numbers import cited, place, short
-from insular.recipes._page_parts import evidence_files, repeat_attack, run_sentence
+from insular.recipes._page_parts import RECORD_IDS_ONLY, framed_page
 from insular.recipes.attack_results import ReleaseResult, StackRelease
 from insular.reports import (
     Figure,
@@ -48,32 +48,23 @@ def release_page(result: ReleaseResult, manifest: RunManifest) -> Page:
     Returns:
         The page, for :func:`insular.reports.render`.
     """
-    return Page(
+    return framed_page(
+        manifest,
         title=f"Release attack on {manifest.inputs[0].source}",
         verdict=_WORDS[result.verdict],
         verdict_kind=KINDS[result.verdict],
-        lead=tuple(paragraph(stack_sentence(stack)) for stack in result.stacks),
+        lead=map(stack_sentence, result.stacks),
         sections=(
             _curves(result),
             _points(result),
             _draws(result),
-            Section(
-                heading="What was drawn, and what it rests on",
-                blocks=(Points(items=method_sentences(result)),),
-            ),
-            repeat_attack(
-                manifest,
-                speeds=(
-                    (
-                        stack.stack,
-                        f"{stack.releases_per_second:.0f} releases a second and process",
-                    )
-                    for stack in result.stacks
-                ),
-            ),
         ),
-        evidence=evidence_files(manifest),
-        footer=f"{run_sentence(manifest)} Records are named by id; their text is not on this page.",
+        method=("What was drawn, and what it rests on", method_sentences(result)),
+        speeds=(
+            (stack.stack, f"{stack.releases_per_second:.0f} releases a second and process")
+            for stack in result.stacks
+        ),
+        private=RECORD_IDS_ONLY,
     )
 
 

@@ -12,7 +12,7 @@ from insular.recipes._attack_training_words import (
 )
 from insular.recipes._attack_words import KINDS, confidence
 from insular.recipes._numbers import cited, place, short
-from insular.recipes._page_parts import evidence_files, repeat_attack, run_sentence
+from insular.recipes._page_parts import framed_page
 from insular.reports import (
     Figure,
     Page,
@@ -46,29 +46,23 @@ def training_page(result: TrainingAttackResult, manifest: RunManifest) -> Page:
     Returns:
         The page, for :func:`insular.reports.render`.
     """
-    return Page(
+    return framed_page(
+        manifest,
         title=f"Training attack on {result.run}",
         verdict=_WORDS[result.verdict],
         verdict_kind=KINDS[result.verdict],
-        lead=tuple(paragraph(sentence) for sentence in verdict_sentences(result)),
+        lead=verdict_sentences(result),
         sections=(
             _curve(result),
             _point(result),
             _scores(result),
-            Section(
-                heading="What was repeated, and what it rests on",
-                blocks=(Points(items=method_sentences(result)),),
-            ),
-            repeat_attack(
-                manifest,
-                speeds=(
-                    (GAMES[game.game], f"{speed(game):.0f} scores a second and process")
-                    for game in result.games
-                ),
-            ),
         ),
-        evidence=evidence_files(manifest),
-        footer=f"{run_sentence(manifest)} No record was read.",
+        method=("What was repeated, and what it rests on", method_sentences(result)),
+        speeds=(
+            (GAMES[game.game], f"{speed(game):.0f} scores a second and process")
+            for game in result.games
+        ),
+        private="No record was read.",
     )
 
 

@@ -15,6 +15,7 @@ from insular.evidence import InputFact, sha256_of
 from insular.recipes.run_folder import (
     run_fact,
 )
+from insular.recipes.spec import PACKAGED_MODELS
 from insular.recipes.train_results import TrainResult
 from insular.recipes.train_spec import TrainSpec
 
@@ -221,13 +222,11 @@ def _adapted(folder: Path, model: Any, *, base: str) -> Any:
 
 def _named_base(config: Path) -> str:
     """The base model that an adapter names, under the alias by which it can be loaded here."""
-    from insular.recipes.train import PUBLIC_NAMES
-
     try:
         named = json.loads(config.read_text(encoding="utf-8")).get("base_model_name_or_path")
     except (OSError, ValueError, AttributeError) as error:
         raise ModelError(f"{config} cannot be read as JSON; save the adapter again.") from error
     if not named:
         raise ModelError(f"{config} names no base model; name it with --model.")
-    aliases = {public: alias for alias, public in PUBLIC_NAMES.items()}
+    aliases = {public: alias for alias, public in PACKAGED_MODELS.items()}
     return aliases.get(str(named), str(named))

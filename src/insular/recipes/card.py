@@ -12,18 +12,18 @@ from insular.recipes.card_attacks import lower_bounds
 from insular.recipes.card_audit import audit_card
 from insular.recipes.card_markdown import card_markdown
 from insular.recipes.card_page import card_page
+from insular.recipes.card_search import kept_run, search_card
 from insular.recipes.card_statements import NOTHING_STATED, Statements
 from insular.recipes.card_training import training_card
-from insular.recipes.run_folder import PAGE, RESULT, read_settings
+from insular.recipes.run_folder import RESULT, read_settings
 from insular.recipes.spec import AuditSpec
 from insular.recipes.train_results import TrainResult
+from insular.recipes.train_search_results import SearchResult
 from insular.recipes.train_spec import TrainSpec
 from insular.reports.page import render
 
-AUDIT, TRAINING = "audit.isolation", "train"
+AUDIT, TRAINING, SEARCH = "audit.isolation", "train", "train.search"
 """The kinds of run that have a card, as their manifests name them."""
-SEARCH = "train.search"
-"""A kind that has none: what a card says of a stack was deleted with the runs."""
 CARD_JSON, CARD_MARKDOWN, CARD_PAGE = "card.json", "card.md", "card.html"
 
 
@@ -37,6 +37,7 @@ def make_card(
         * Evidence that was changed, and an artifact that is no longer what the run made, are
           refused.
         * A fact that nobody stated is missing, and never a default.
+        * The epsilon of a search's card is that of the whole search.
 
     Args:
         run: Its folder.
@@ -51,27 +52,28 @@ def make_card(
     """
     store = RunStore.open(run)
     manifest = store.manifest
-    if manifest.kind == SEARCH:
+    if manifest.kind not in (AUDIT, TRAINING, SEARCH):
         raise EvidenceError(
-            f"{run} must be an audit or a training run to have a card, got a search of settings,"
-            " whose runs are deleted with their audits, which a card cites; what may leave and what"
-            f" the search cost is on its page, {run / PAGE}, which itself is private."
+            f"{run} must be an audit, a training run or a search to have a card, got"
+            f" {manifest.kind}."
         )
-    if manifest.kind not in (AUDIT, TRAINING):
-        raise EvidenceError(
-            f"{run} must be an audit or a training run to have a card, got {manifest.kind}."
-        )
-    # training that was not as planned ends as failed, with results that say so
-    if manifest.status != "complete" and not (manifest.kind == TRAINING and _says_why(store)):
+    if attacks and manifest.kind != TRAINING:
+        what = "an audit" if manifest.kind == AUDIT else "a search of settings"
+        raise EvidenceError(f"{run} must be a training run to take --attack, got {what}.")
+    # what was not as planned ends as failed, with results that say so
+    if manifest.status != "complete" and not _says_why(store):
         raise EvidenceError(
             f"{run} must be a complete run to have a card, it is {manifest.status}; finish it."
         )
     if manifest.kind == AUDIT:
-        if attacks:
-            raise EvidenceError(f"{run} must be a training run to take --attack, got an audit.")
         spec = read_settings(store, AuditSpec)
         return audit_card(store.read_result(RESULT, AuditResult), spec, manifest, stated=stated)
     trained = read_settings(store, TrainSpec)
+    if manifest.kind == SEARCH:
+        search, winner = kept_run(store)
+        _check_artifacts(store, winner)
+        audit = _audit_of(store, winner)
+        return search_card(search, winner, trained, manifest, stated=stated, audit=audit)
     result = store.read_result(RESULT, TrainResult)
     _check_artifacts(store, result)
     audit = _audit_of(store, result)
@@ -113,10 +115,12 @@ def write_card(card: ReleaseCard, run: Path, *, out: Path | None = None) -> tupl
 
 
 def _says_why(store: RunStore) -> bool:
-    """Whether a failed training run has results that speak against it."""
-    if store.manifest.status != "failed" or not store.has_result(RESULT):
+    """Whether a failed training run or search has results that speak against it."""
+    kinds = {TRAINING: TrainResult, SEARCH: SearchResult}
+    kind = kinds.get(store.manifest.kind)
+    if kind is None or store.manifest.status != "failed" or not store.has_result(RESULT):
         return False
-    return not store.read_result(RESULT, TrainResult).as_planned
+    return not store.read_result(RESULT, kind).as_planned
 
 
 def _audit_of(store: RunStore, result: TrainResult) -> AuditResult | None:

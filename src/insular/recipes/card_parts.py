@@ -15,7 +15,7 @@ from insular.evidence.card import (
 )
 from insular.recipes.card_statements import Statements
 
-_SOURCES = ("results.json", "run.toml")
+_SOURCES = ("results.json", "run.toml", "winner.json", "search.toml")
 
 
 def completed(**facts: Any) -> ReleaseCard:

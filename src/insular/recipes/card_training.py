@@ -271,7 +271,7 @@ def _utility(result: TrainResult) -> UtilityFact | None:
     """Loss on public text: computed from what is released."""
     found = result.utility
     return found and UtilityFact(
-        text=found.text,
+        text=public_name(found.text),
         n_records=found.n_records,
         before_nats=found.before_nats,
         after_nats=found.after_nats,

@@ -63,11 +63,6 @@ class SweepCell:
         return max((attack.top_1.value for attack in self.attacks), default=None)
 
     @property
-    def top1_upper(self) -> float | None:
-        """Upper end of its interval."""
-        return max((attack.top_1.upper for attack in self.attacks), default=None)
-
-    @property
     def agreement(self) -> float | None:
         """Share of prompts whose most likely next token stays."""
         return self.utility.agreement.mean if self.utility else None

@@ -1,9 +1,9 @@
 """States and gradients of a text's prompts, extracted once into a folder that runs can share."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, final
+from typing import TYPE_CHECKING, final
 
 import numpy as np
 
@@ -11,7 +11,9 @@ from insular.errors import EvidenceError
 from insular.evidence import ArrayRef, InputFact, RunStore
 from insular.hidden.extraction_results import ExtractionResult
 from insular.hidden.gradient_results import GradientSummary
+from insular.recipes.folder_lock import alone_in
 from insular.recipes.hidden_spec import SweepSpec
+from insular.recipes.hidden_states_spec import StatesSpec, states_spec
 from insular.recipes.hidden_text import Prompts
 from insular.recipes.run_folder import SPEC_FILE, begin_run, read_settings, run_status
 from insular.records import TokenisedRecord
@@ -24,45 +26,6 @@ KIND = "hidden.states"
 BANK = "bank"
 FIT_PROMPTS = 256
 """Fitted prompts of one file; a stopped extraction loses at most one file's work."""
-
-
-@final
-@dataclass(frozen=True, kw_only=True)
-class StatesSpec:
-    """What decides the states: runs that agree on it share a folder."""
-
-    model: str
-    """As for the sweep, like all fields."""
-    layers: tuple[int, ...]
-    """Outputs of these blocks."""
-    text: str
-    """Where prompts come from."""
-    text_field: str
-    """Column with the text."""
-    id_field: str
-    """Column with ids."""
-    encoding: str
-    """Of a text file."""
-    tokens: int
-    """Longest prompt."""
-    bank: int
-    """Candidates."""
-    fit: int
-    """Prompts to fit on."""
-    labels: int
-    """Labels drawn for each of these."""
-    calibration: int
-    """Prompts left for the scale; they decide which are in the other roles."""
-    dtype: Literal["float32", "bfloat16"]
-    """What the model computes in."""
-    attention: str
-    """Attention kernel."""
-    device: str
-    """Where the model ran."""
-    batch_tokens: int
-    """Tokens of one forward."""
-    seed: int
-    """Roles and labels follow from it."""
 
 
 @final
@@ -122,18 +85,6 @@ class States:
         )
 
 
-def states_spec(spec: SweepSpec) -> StatesSpec:
-    """The part of a sweep's settings that decides its states.
-
-    Args:
-        spec: The sweep.
-
-    Returns:
-        That part.
-    """
-    return StatesSpec(**{field.name: getattr(spec, field.name) for field in fields(StatesSpec)})
-
-
 def prepare_states(
     spec: SweepSpec,
     folder: Path,
@@ -149,6 +100,7 @@ def prepare_states(
     Guarantees:
         * A folder of other settings, another text or another model is refused.
         * An extraction that was stopped goes on at its first missing file.
+        * Of two runs that extract into one folder, the second is refused and writes nothing.
 
     Args:
         spec: The sweep.
@@ -163,18 +115,22 @@ def prepare_states(
         The states.
 
     Raises:
-        EvidenceError: If the folder holds something else.
+        EvidenceError: If the folder holds something else, or another run is extracting into it.
     """
-    wanted = states_spec(spec)
-    inputs = (
-        prompts.fact,
-        InputFact(name="model", source=spec.model, sha256=decoder.digest),
-    )
-    store = _opened(folder, wanted, command=command, inputs=inputs)
-    if store.manifest.status != "complete":
-        with run_status(store, stage="states"):
-            _extract(spec, store, prompts, decoder=decoder, split=split, progress=progress)
-            store.finish("complete")
+    model = InputFact(name="model", source=spec.model, sha256=decoder.digest)
+
+    def opened() -> RunStore:
+        return _opened(folder, states_spec(spec), prompts, model, command=command)
+
+    if _complete(folder):
+        opened()
+    else:
+        with alone_in(folder, doing="extracting into", option="--states"):
+            store = opened()
+            if store.manifest.status != "complete":  # who held it until now may have done it
+                with run_status(store, stage="states"):
+                    _extract(spec, store, prompts, decoder=decoder, split=split, progress=progress)
+                    store.finish("complete")
     return open_states(folder)
 
 
@@ -272,15 +228,27 @@ def _part(index: int) -> str:
     return f"fit-{index:04d}"
 
 
+def _complete(folder: Path) -> bool:
+    """Whether a folder needs no more writing, whatever it holds."""
+    held = (folder / "manifest.json").is_file()
+    return held and RunStore.open(folder).manifest.status == "complete"
+
+
 def _opened(
-    folder: Path, wanted: StatesSpec, *, command: Sequence[str], inputs: tuple[InputFact, ...]
+    folder: Path,
+    wanted: StatesSpec,
+    prompts: Prompts,
+    model: InputFact,
+    *,
+    command: Sequence[str],
 ) -> RunStore:
     """The folder, made now or by an earlier run of the same settings."""
+    inputs = (prompts.fact, model)
     if not (folder / "manifest.json").is_file():
         return begin_run(KIND, folder, wanted, command=command, inputs=inputs)
     store = RunStore.open(folder)
     same = store.manifest.kind == KIND and read_settings(store, StatesSpec) == wanted
-    if not same or store.manifest.inputs != inputs:
+    if not same or store.manifest.inputs != inputs or not _holds(store, prompts):
         raise EvidenceError(
             f"{folder} must hold states of the same model, text and prompts "
             f"({folder / SPEC_FILE}), got others; choose another --states."
@@ -288,3 +256,13 @@ def _opened(
     if store.manifest.finished and store.manifest.status != "complete":
         store.reopen()
     return store
+
+
+def _holds(store: RunStore, prompts: Prompts) -> bool:
+    """Whether what is there of the candidates is theirs: versions may choose different prompts."""
+    from insular.hidden.prompts import prompt_digest
+
+    if not store.has_result(BANK):
+        return True
+    there = store.read_result(BANK, ExtractionResult).prompt_digests
+    return there == tuple(prompt_digest(record.tokens) for record in prompts.candidates())

@@ -12,7 +12,7 @@ from insular.recipes._hidden_words import (
     prediction_sentences,
 )
 from insular.recipes._numbers import amount, cited, place, short
-from insular.recipes._page_parts import evidence_files, repeat_attack, run_sentence
+from insular.recipes._page_parts import framed_page
 from insular.recipes.hidden_results import SweepCell, SweepResult
 from insular.reports import (
     Block,
@@ -58,22 +58,22 @@ def sweep_page(result: SweepResult, manifest: RunManifest) -> Page:
         else "Not every layer has a useful and private release",
         2: "Nothing was measured",
     }[code]
-    return Page(
+    return framed_page(
+        manifest,
         title=f"Hidden states of {result.model}",
         verdict=verdict,
         verdict_kind=_KINDS[code],
-        lead=tuple(map(paragraph, (*answer_sentences(result), clean_sentence(result)))),
+        lead=(*answer_sentences(result), clean_sentence(result)),
         sections=(
             _frontier(result),
             layers_section(result.layers),
             _winners(result),
             _foretold(result),
             _cells(result),
-            Section(heading="What was done", blocks=(Points(items=METHOD),)),
-            repeat_attack(manifest, speeds=_speeds(result)),
         ),
-        evidence=evidence_files(manifest),
-        footer=f"{run_sentence(manifest)} No record text is on this page.",
+        method=("What was done", METHOD),
+        speeds=_speeds(result),
+        private="No record text is on this page.",
     )
 
 

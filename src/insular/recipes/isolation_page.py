@@ -17,7 +17,12 @@ from insular.recipes._isolation_words import (
     rounding_sentence,
 )
 from insular.recipes._localisation_section import localisation_blocks
-from insular.recipes._page_parts import circumstances, evidence_files, run_sentence
+from insular.recipes._page_parts import (
+    RECORD_IDS_ONLY,
+    circumstances,
+    evidence_files,
+    run_sentence,
+)
 from insular.recipes._price_section import lead_price, price_section
 from insular.recipes._sensitivity_section import sensitivity_section
 from insular.reports import (
@@ -87,7 +92,7 @@ def isolation_page(
         lead=tuple(lead),
         sections=tuple(sections),
         evidence=evidence_files(manifest),
-        footer=f"{run_sentence(manifest)} Records are named by id; their text is not on this page.",
+        footer=f"{run_sentence(manifest)} {RECORD_IDS_ONLY}",
     )
 
 

@@ -16,6 +16,7 @@ from insular.evidence import (
     sha256_of,
     to_toml,
 )
+from insular.recipes.spec import PACKAGED_MODELS, PACKAGED_TEXTS
 from insular.reports.page import Page, render
 
 SPEC_FILE = "run.toml"
@@ -61,7 +62,8 @@ def begin_or_continue(
     """Create the folder of a run, or go on with an unfinished run of the same settings and inputs.
 
     Guarantees:
-        * No folder that is read is written to.
+        * No folder that is read is written to; one that is called like a packaged text or model
+          is not read.
 
     Args:
         kind: What runs.
@@ -80,7 +82,7 @@ def begin_or_continue(
         InvalidArgumentError: If the folder is one of the inputs.
         EvidenceError: If the folder holds another run.
     """
-    if out.resolve() in {Path(fact.source).resolve() for fact in inputs}:
+    if out.resolve() in {path.resolve() for path in _paths_read(inputs)}:
         raise InvalidArgumentError(f"--out must be another folder than what is read, got {out}.")
     if not (out / "manifest.json").is_file():
         return begin_run(kind, out, spec, command=command, inputs=inputs)
@@ -99,6 +101,12 @@ def begin_or_continue(
     if store.manifest.finished:
         store.reopen()
     return store
+
+
+def _paths_read(inputs: Sequence[InputFact]) -> list[Path]:
+    """Inputs that are files or folders: packaged ones come first, whatever lies here."""
+    sources = {fact.source for fact in inputs} - {*PACKAGED_TEXTS, *PACKAGED_MODELS}
+    return [path for path in map(Path, sources) if path.exists()]
 
 
 def run_fact(name: str, run: Path) -> InputFact:

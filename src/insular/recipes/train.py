@@ -1,6 +1,5 @@
 """``insular train``: plan, audit, reserve, learn, account for what ran, keep what may leave."""
 
-import json
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,14 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from insular.errors import EvidenceError
-from insular.evidence import (
-    RunStore,
-    available_cores,
-    decode,
-    encode_json,
-    to_toml,
-    write_atomic,
-)
+from insular.evidence import RunStore, available_cores
 from insular.models.adapter import read_adapter, save_adapter
 from insular.recipes.inputs import Progress, silent
 from insular.recipes.parallel import intra_op_threads
@@ -27,6 +19,7 @@ from insular.recipes.run_folder import (
     run_status,
     write_run_page,
 )
+from insular.recipes.spec import PACKAGED_MODELS
 from insular.recipes.train_account import account, epsilon_path
 from insular.recipes.train_budget import Reservation
 from insular.recipes.train_isolation import audit_first
@@ -39,20 +32,13 @@ from insular.recipes.train_results import (
 )
 from insular.recipes.train_session import Session, open_session
 from insular.recipes.train_spec import TrainSpec
+from insular.recipes.train_steps import LOG, TELEMETRY, learn
 from insular.recipes.train_utility import public_loss
-from insular.training.checkpoint import Resumable, resume, save_checkpoint
-from insular.training.executed_log import ExecutedLog
 from insular.training.liveness import LivenessWatch
-from insular.training.loop import PrivateLoop
 from insular.training.results import Liveness, ReleaseEntry, StepTelemetry
 
 KIND = "train"
-LOG = "releases.jsonl"
-TELEMETRY = "telemetry.jsonl"
-CHECKPOINT = "checkpoint.safetensors"
 ADAPTER = "adapter"
-PUBLIC_NAMES = {"smollm2": "HuggingFaceTB/SmolLM2-135M-Instruct"}
-"""Aliases under the names by which others know these models."""
 
 
 def train_privately(
@@ -151,64 +137,9 @@ def _trained(
         reservation.reserve()
     before = public_loss(session.adapted, session.public) if session.public else None
     watch = LivenessWatch(session.parameters)
-    log, telemetry = _learn(session, store, watch, report=report)
+    log, telemetry = learn(session, store.path, watch, report=report)
     result = _finish(session, store, log, watch, telemetry, finding, before=before)
     return _settled(result, reservation)
-
-
-def _learn(
-    session: Session, store: RunStore, watch: LivenessWatch, *, report: Progress
-) -> tuple[tuple[ReleaseEntry, ...], tuple[StepTelemetry, ...]]:
-    """Take every step that is left, a checkpoint after each."""
-    spec, folder = session.spec, store.path
-    run = Resumable(parameters=session.parameters, optimiser=session.optimiser(), watch=watch)
-    settings = sha256(to_toml(spec).encode()).hexdigest()
-    if (folder / CHECKPOINT).is_file():
-        at = resume(folder / CHECKPOINT, run, log_path=folder / LOG, settings_sha256=settings)
-        step, start, log = at.step, at.start, at.log
-    else:
-        step, start, log = 0, 1, ExecutedLog.create(folder / LOG)
-        _checkpoint(folder, run, step=0, start=1, log=log, settings=settings)
-    telemetry = [line for line in _read_telemetry(folder / TELEMETRY) if line.step < step]
-    _write_telemetry(folder / TELEMETRY, telemetry)
-    loop = PrivateLoop(
-        model=session.adapted.model,
-        units=session.units,
-        plan=session.plan.run,
-        sampler=session.sampler,
-        clipped_sum=session.clipped_sum(),
-        noise=session.noise,
-        optimiser=run.optimiser,
-        learning_rate=session.learning_rate,
-        watch=watch,
-        log=log,
-        start=start,
-    )
-    report("train", f"about {_records_a_step(session):.0f} records a step")
-    for seen in loop.run(first_step=step):
-        telemetry.append(seen)
-        _append_telemetry(folder / TELEMETRY, seen)
-        _checkpoint(folder, run, step=seen.step + 1, start=start, log=log, settings=settings)
-        loss = "" if seen.loss_nats is None else f", loss {seen.loss_nats:.3f}"
-        report("train", f"step {seen.step + 1} of {spec.steps}{loss}")
-    report("train", f"done: {len(log.entries())} releases")
-    return log.entries(), tuple(telemetry)
-
-
-def _records_a_step(session: Session) -> float:
-    """Mean number of records drawn, which decides how long a step takes."""
-    drawn, data = session.plan.run.divisor, session.text.data
-    by_unit = session.spec.by_owner and session.spec.sample == "unit"
-    return drawn * data.n_records / data.n_units if by_unit else drawn
-
-
-def _checkpoint(
-    folder: Path, run: Resumable, *, step: int, start: int, log: ExecutedLog, settings: str
-) -> None:
-    """Keep what the next step depends on."""
-    save_checkpoint(
-        folder / CHECKPOINT, run, step=step, start=start, head=log.head, settings_sha256=settings
-    )
 
 
 def _finish(
@@ -257,7 +188,7 @@ def _finish(
         telemetry=telemetry,
         utility=utility,
         data=session.text.data,
-        model=PUBLIC_NAMES.get(spec.model, spec.model),
+        model=PACKAGED_MODELS.get(spec.model, spec.model),
         model_digest=decoder.digest,
         backbone=spec.backbone,
         optimiser=f"{spec.optimiser}, {schedule}, {spec.warmup_steps} warmup steps",
@@ -278,7 +209,7 @@ def _saved(
     files = save_adapter(
         model,
         folder / ADAPTER,
-        base_model=PUBLIC_NAMES.get(session.spec.model, session.spec.model),
+        base_model=PACKAGED_MODELS.get(session.spec.model, session.spec.model),
     )
     liveness = watch.finish(read_adapter(folder / ADAPTER, model))
     return liveness, tuple(
@@ -339,22 +270,3 @@ def _check_resumable(spec: TrainSpec, out: Path) -> None:
             f"{out} holds a run with other settings; resume it with insular train --config "
             f"{out / SPEC_FILE} --resume and nothing else."
         )
-
-
-def _read_telemetry(path: Path) -> list[StepTelemetry]:
-    """The whole lines of an earlier start; telemetry that was lost costs nothing."""
-    if not path.is_file():
-        return []
-    lines = path.read_text(encoding="utf-8").split("\n")[:-1]
-    return [decode(StepTelemetry, line, source=path.name) for line in lines]
-
-
-def _write_telemetry(path: Path, lines: Sequence[StepTelemetry]) -> None:
-    """All lines anew."""
-    write_atomic(path, "".join(f"{json.dumps(encode_json(line))}\n" for line in lines))
-
-
-def _append_telemetry(path: Path, line: StepTelemetry) -> None:
-    """One more line."""
-    with path.open("a", encoding="utf-8") as file:
-        file.write(f"{json.dumps(encode_json(line))}\n")

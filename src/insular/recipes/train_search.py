@@ -24,7 +24,7 @@ from insular.recipes.train_search_choice import choose
 from insular.recipes.train_search_draws import RunCount, draw_choices
 from insular.recipes.train_search_page import search_page
 from insular.recipes.train_search_plan import PlannedSearch, plan_search
-from insular.recipes.train_search_results import SearchDraws, SearchResult
+from insular.recipes.train_search_results import WINNER, SearchDraws, SearchResult
 from insular.recipes.train_search_spec import (
     Candidate,
     SearchSpec,
@@ -58,7 +58,7 @@ def search_privately(
         * ``train.epsilon`` is the cost of the whole search; the ledger is asked for it before the
           first run, and is charged it whatever number of runs was drawn.
         * The adapter of the winner is the only one that is left, and none is where any run was not
-          what was planned.
+          what was planned. Its results and its audit stay too, for the release card.
 
     Args:
         train: What all runs share.
@@ -170,6 +170,8 @@ def _searched(
         draws=draws,
         results=results,
     )
+    if result.winner is not None:  # what a card says of it beyond the search
+        store.write_result(WINNER, results[result.winner])
     if reservation is None:
         return result
     if result.as_planned:

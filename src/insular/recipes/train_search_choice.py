@@ -8,6 +8,7 @@ from pathlib import Path
 
 from insular.accounting import ComposedEvent, Event, spend
 from insular.recipes.train import ADAPTER, LOG
+from insular.recipes.train_isolation import FOLDER as AUDIT
 from insular.recipes.train_results import Artifact, TrainResult
 from insular.recipes.train_search_plan import PlannedSearch
 from insular.recipes.train_search_results import SearchDraws, SearchResult, SearchRun
@@ -28,7 +29,7 @@ def choose(
     draws: SearchDraws,
     results: Sequence[TrainResult],
 ) -> SearchResult:
-    """Choose by public loss, and copy that adapter and all logs out of the runs.
+    """Choose by public loss, and copy that adapter, its audit and all logs out of the runs.
 
     Guarantees:
         * Where any run was not what was planned, none is chosen.
@@ -57,8 +58,9 @@ def choose(
     artifacts: tuple[Artifact, ...] = ()
     if winner is not None:
         artifacts = results[winner].artifacts
-        shutil.rmtree(out / ADAPTER, ignore_errors=True)
-        shutil.copytree(folders[winner] / ADAPTER, out / ADAPTER)
+        for part in (ADAPTER, AUDIT):
+            shutil.rmtree(out / part, ignore_errors=True)
+            shutil.copytree(folders[winner] / part, out / part)
     plan = planned.plan
     made: Event = ComposedEvent(events=tuple(result.executed.event for result in results))
     base = next((result.utility.before_nats for result in results if result.utility), None)

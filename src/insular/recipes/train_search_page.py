@@ -65,7 +65,7 @@ def search_page(
         sections=(
             *first,
             list_section(result),
-            release_section(result, manifest, protects=answer.protects),
+            release_section(result, manifest, folder=folder, protects=answer.protects),
             rests_on_section(result),
             ledger_section(result),
             repeat_section(manifest, folder=folder),

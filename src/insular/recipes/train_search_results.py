@@ -8,6 +8,10 @@ from insular.accounting import PrivacyCost, RepeatAndSelectEvent
 from insular.recipes.train_results import Artifact, LedgerEntryRef
 from insular.recipes.train_search_spec import Candidate
 
+WINNER = "winner"
+"""Name of the results of the run that was kept, a ``TrainResult``. Private, all but its
+artifacts."""
+
 
 @final
 @dataclass(frozen=True, kw_only=True)

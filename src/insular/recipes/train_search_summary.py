@@ -42,10 +42,17 @@ def search_blocks(result: SearchResult, *, run_folder: str) -> "tuple[Renderable
         "",
         terminal.facts(_facts(result, protects=answer.protects)),
         "",
-        f"Next: insular ledger status    Evidence: {shlex.quote(run_folder)}",
+        _next(result, shlex.quote(run_folder)),
         f"Page, private: {shlex.quote(f'{run_folder}/{PAGE}')}",
     ]
     return tuple(blocks)
+
+
+def _next(result: SearchResult, folder: str) -> str:
+    """The command that a reader needs now, which names the evidence."""
+    if result.winner is not None:
+        return f"Next: insular card {folder}"
+    return f"Next: insular ledger status    Evidence: {folder}"
 
 
 def _facts(result: SearchResult, *, protects: bool) -> tuple[tuple[str, str], ...]:

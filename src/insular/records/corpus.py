@@ -121,11 +121,6 @@ class Corpus:
         return self.n_owners
 
     @cached_property
-    def duplicate_texts(self) -> int:
-        """Records whose text an earlier record has too."""
-        return self.n_records - len({record.text for record in self.records})
-
-    @cached_property
     def digest(self) -> str:
         """SHA-256 over ids, owners and texts in order, each framed by its length."""
         return digest_of(
