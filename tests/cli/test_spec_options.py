@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import pytest
 import typer
@@ -22,6 +22,8 @@ class Spec:
     """Numbers."""
     words: tuple[str, ...] = ()
     """Names."""
+    formats: tuple[Literal["a", "b"], ...] = ("a",)
+    """Names out of a few."""
     size: int = 2
     """One number."""
 
@@ -55,8 +57,8 @@ def test_defaults_come_back_as_they_were() -> None:
 
 
 def test_tuples_are_read_with_their_own_kind() -> None:
-    spec = parsed("--places", "0, 7", "--kl", "0.1,3,1e-2", "--words", "a, b ,")
-    assert spec == Spec(places=(0, 7), kl_nats=(0.1, 3.0, 0.01), words=("a", "b"))
+    spec = parsed("--places", "0, 7", "--kl", "0.1,3,1e-2", "--words", "a, b ,", "--formats", "b")
+    assert spec == Spec(places=(0, 7), kl_nats=(0.1, 3.0, 0.01), words=("a", "b"), formats=("b",))
     assert all(type(place) is int for place in spec.places)
     assert all(type(kl) is float for kl in spec.kl_nats)
 

@@ -105,8 +105,9 @@ def test_a_token_without_a_state_is_found_however_unlikely_the_model_thinks_it()
 
 def test_a_gap_is_bridged_without_the_language_model_too() -> None:
     view = view_of(trajectory(RECORD), storage=Storage(every=2))
-    assert inverted(view, spec=InversionSpec(prior="never", gap_beam=1)).tokens[:11] == (
-        RECORD.tokens[:11]
+    assert (
+        inverted(view, spec=InversionSpec(prior="never", gap_beam=1)).tokens[:11]
+        == (RECORD.tokens[:11])
     )
 
 

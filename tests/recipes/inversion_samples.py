@@ -1,9 +1,11 @@
 """Tiny inversions from the command's point of view, and a result made by hand."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from insular.hidden.intervals import MeanInterval
-from insular.hidden.inversion_results import InversionResult, PromptInversion
+from insular.hidden.inversion_results import InversionCell, InversionResult, PromptInversion
 from insular.hidden.inversion_spec import InversionSpec
 from insular.models.loading import Decoder
 from insular.recipes.hidden_inversion_spec import HiddenInversionSpec
@@ -24,7 +26,7 @@ def tiny_inversion(folder: Path, **changes: object) -> HiddenInversionSpec:
         "model": str(model),
         "text": str(text),
         "id_field": "id",
-        "layer": 1,
+        "layers": (1,),
         "prompts": 4,
         "tokens": 8,
         "fit": 40,
@@ -44,7 +46,7 @@ def tiny_calibration(decoder: Decoder, **_: object) -> list[TokenisedRecord]:
     return [TokenisedRecord(id=f"c{i}", owner=f"c{i}", tokens=tuple(r)) for i, r in enumerate(rows)]
 
 
-def result_by_hand(*, shown: bool = False, right: bool = True) -> InversionResult:
+def cell_by_hand(*, shown: bool = False, right: bool = True, **changes: Any) -> InversionCell:
     """Two prompts of three tokens; the second has one doubtful token."""
     whole = MeanInterval(
         mean=0.5, low=0.01, high=0.99, standard_error=0.5, n=2, significance=0.05, method="binomial"
@@ -69,14 +71,15 @@ def result_by_hand(*, shown: bool = False, right: bool = True) -> InversionResul
         opened=1,
         seconds=0.9,
     )
-    return InversionResult(
-        model="tiny",
+    cell = InversionCell(
         layer=1,
+        mechanism="isotropic",
         storage="int8",
         every=2,
-        mechanism="isotropic",
-        budget_nats=0.3,
-        spec=InversionSpec(),
+        status="reached",
+        scale=1.2,
+        kl=replace(whole, mean=0.3, low=0.25, high=0.35, n=20, method="normal"),
+        budget_nats=0.4,
         rounding=1e-6,
         prompts=(first, second),
         exact_match=whole,
@@ -84,5 +87,55 @@ def result_by_hand(*, shown: bool = False, right: bool = True) -> InversionResul
         ranked_first=0.6,
         candidates_per_token=45.3,
         seconds_per_token=0.2,
+    )
+    return replace(cell, **changes)
+
+
+def missed_cell(mechanism: str = "dropout", **changes: Any) -> InversionCell:
+    """A cell without a release."""
+    cell = InversionCell(
+        layer=1, mechanism=mechanism, storage="int8", every=2, status="jumps", rounding=1e-6
+    )
+    return replace(cell, **changes)
+
+
+def unread_cell(mechanism: str, **changes: Any) -> InversionCell:
+    """Prompts of which no token was read."""
+    cell = cell_by_hand()
+    none = MeanInterval(
+        mean=0.0, low=0.0, high=0.7, standard_error=0.0, n=2, significance=0.05, method="binomial"
+    )
+    prompts = tuple(
+        replace(one, statuses=("ambiguous",) * 3, correct=(False,) * 3) for one in cell.prompts
+    )
+    given: dict[str, Any] = {"exact_match": none, "token_accuracy": none, "prompts": prompts}
+    return replace(cell, mechanism=mechanism, **{**given, **changes})
+
+
+def result_by_hand(
+    *cells: InversionCell, shown: bool = False, right: bool = True
+) -> InversionResult:
+    """These cells; one made by hand if there are none."""
+    return InversionResult(
+        model="tiny",
+        target_kl_nats=0.3,
+        spec=InversionSpec(),
+        cells=cells or (cell_by_hand(shown=shown, right=right),),
         seed=0,
+        notes=("2 prompts of 3 tokens.",),
+    )
+
+
+def without_times(result: InversionResult) -> InversionResult:
+    """What must not depend on how a run went."""
+    return replace(
+        result,
+        cells=tuple(
+            replace(
+                cell,
+                seconds_per_token=0.0,
+                prompts=tuple(replace(one, seconds=0.0) for one in cell.prompts),
+            )
+            for cell in result.cells
+        ),
     )

@@ -5,11 +5,13 @@ from insular.reports import (
     ExposurePoint,
     GuessedBound,
     PositionPoint,
+    RecoveryPoint,
     RocRow,
     exposure_figure,
     exposure_histogram_figure,
     guesses_figure,
     inversion_figure,
+    recovery_figure,
     roc_figure,
 )
 
@@ -54,6 +56,23 @@ ATTACKS = {
         tuple(
             PositionPoint(position=i, right=1 - i / 20, first=None if i % 3 else 0.9 - i / 40)
             for i in range(16)
+        ),
+        {},
+    ),
+    "recovery": Sample(
+        recovery_figure,
+        tuple(
+            RecoveryPoint(
+                release=name,
+                storage=storage,
+                exact=exact,
+                low=max(0.0, exact - 0.07),
+                high=min(1.0, exact + 0.07),
+                tokens=(1 + exact) / 2,
+            )
+            for k, storage in enumerate(("float32", "bf16", "int8", "int4"))
+            for i, name in enumerate(("clean", "diagonal-inverse-fisher", ODD))
+            for exact in (max(0.0, 1 - i / 2 - k / 7),)
         ),
         {},
     ),

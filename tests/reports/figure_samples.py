@@ -7,6 +7,7 @@ from insular.reports import (
     CensusBar,
     FrontierPoint,
     GrowthPoint,
+    IndexPoint,
     InfluencePoint,
     InterventionBar,
     LayerCell,
@@ -19,6 +20,7 @@ from insular.reports import (
     census_figure,
     frontier_figure,
     growth_figure,
+    index_figure,
     influence_figure,
     intervention_figure,
     layer_map_figure,
@@ -186,6 +188,15 @@ SAMPLES = {
             for k in range(7)
         ),
         {"agreement": 0.5, "top1": 0.1},
+    ),
+    "index": Sample(
+        index_figure,
+        tuple(
+            IndexPoint(family=name, recall=k / 6, told=(k / 6) ** power)
+            for name, power in ((ODD, 1), ("isotropic", 0.2), ("clean", 0.1))
+            for k in range(7)
+        ),
+        {"chance": 1 / 300},
     ),
     "predicted": Sample(
         predicted_figure,

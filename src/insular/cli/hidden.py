@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from insular.cli.hidden_invert import invert, store
+from insular.cli.hidden_invert import invert
+from insular.cli.hidden_store import store
 from insular.cli.one_line_group import OneLineGroup
 from insular.cli.output import JSON_HELP, end, goes_on, print_json, show
 from insular.cli.spec_options import settings, with_options

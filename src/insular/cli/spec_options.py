@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 import typer
 
@@ -122,9 +122,11 @@ def _shown(default: Any) -> Any:
 
 
 def _item_type(annotation: Any) -> Any:
-    """What a tuple of any length holds; None for any other type."""
+    """What a tuple of any length holds, names as text; None for any other type."""
     kinds = get_args(annotation) if get_origin(annotation) is tuple else ()
-    return kinds[0] if len(kinds) == 2 and kinds[1] is Ellipsis else None
+    if len(kinds) != 2 or kinds[1] is not Ellipsis:
+        return None
+    return str if get_origin(kinds[0]) is Literal else kinds[0]
 
 
 def names(value: str) -> tuple[str, ...]:

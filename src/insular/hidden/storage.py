@@ -111,3 +111,17 @@ def round_states(
     width = torch.where(step > 0, step, 1.0)
     values = (states / width).round().clamp(-most, most) * step
     return values, (step / 2).expand_as(states)
+
+
+def state_bytes(precision: StorageFormat, *, hidden_size: int) -> int:
+    """Bytes that a format takes for one state, its float32 scale included.
+
+    Args:
+        precision: The format.
+        hidden_size: Numbers in a state.
+
+    Returns:
+        Bytes.
+    """
+    bits = {"float32": 32, "bf16": 16, "int8": 8, "int4": 4}[precision]
+    return -(-hidden_size * bits // 8) + (4 if precision in _LARGEST_CODE else 0)

@@ -1,54 +1,46 @@
-"""``insular hidden invert``: read prompts out of stored states, token by token."""
+"""``insular hidden invert``: read prompts out of stored states, by layer, mechanism and storage."""
 
-import statistics
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from insular.errors import AccountingError, InvalidArgumentError
-from insular.evidence import InputFact, RunStore
-from insular.hidden.intervals import MeanInterval, mean_interval
-from insular.hidden.inversion_results import InversionResult, PromptInversion
-from insular.hidden.inversion_spec import InversionSpec
-from insular.recipes.hidden_inversion_page import inversion_page
-from insular.recipes.hidden_inversion_prompts import (
-    InversionInputs,
-    Trajectory,
-    calibration_records,
-    generator_of,
-    read_inputs,
+from insular import _check
+from insular.errors import InvalidArgumentError
+from insular.evidence import InputFact, RunStore, sha256_of
+from insular.hidden.inversion_results import InversionCell, InversionResult
+from insular.recipes._inversion_words import input_notes
+from insular.recipes.hidden_inversion_bench import (
+    Bench,
+    Shared,
+    forget_bench,
+    load_model,
+    remember,
 )
+from insular.recipes.hidden_inversion_cells import (
+    CellKey,
+    PromptsRead,
+    judge_cell,
+    prompt_starts,
+    prompt_tasks,
+    search_spec,
+)
+from insular.recipes.hidden_inversion_page import inversion_page
+from insular.recipes.hidden_inversion_prompts import calibration_records
+from insular.recipes.hidden_inversion_release import ONE_MORE, ScaledRelease, release_tasks
 from insular.recipes.hidden_inversion_spec import NO_MECHANISM, HiddenInversionSpec
 from insular.recipes.inputs import Progress, silent
-from insular.recipes.run_folder import RESULT, begin_run, run_status, write_run_page
-from insular.records import TokenisedRecord
+from insular.recipes.parallel import intra_op_threads
+from insular.recipes.run_folder import RESULT, begin_or_continue, run_status, write_run_page
+from insular.recipes.tasks import Task, run_tasks
 
 if TYPE_CHECKING:
-    from insular.hidden.forward import SplitDecoder
-    from insular.hidden.inversion import InvertedPrompt
-    from insular.hidden.inversion_views import View
-    from insular.hidden.mechanisms import Release
-    from insular.hidden.token_table import TokenTable
-    from insular.models.loading import Decoder
+    from insular.records import TokenisedRecord
 
 __all__ = ["KIND", "calibration_records", "invert_hidden", "write_page"]
 
 KIND = "hidden.invert"
-
-
-@final
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Bench:
-    """What all prompts share."""
-
-    spec: HiddenInversionSpec
-    decoder: "Decoder"
-    split: "SplitDecoder"
-    table: "TokenTable"
-    release: "Release | None"
 
 
 def invert_hidden(
@@ -56,61 +48,75 @@ def invert_hidden(
     out: Path,
     *,
     command: Sequence[str],
+    workers: int = 1,
     progress: Progress | None = None,
 ) -> InversionResult:
     """Invert the stored states of prompts and count what was read.
 
     Guarantees:
         * No file of ``out`` holds text or tokens unless ``show_text`` is set.
-        * No inverted prompt shaped the token table, the mechanism or its scale.
+        * No inverted prompt shaped a token table, a mechanism or its scale.
+        * Every mechanism is scaled to the same measured KL; one that has no release there is a
+          cell that says why, and the others go on.
         * Noise is drawn anew for each position of each prompt.
+        * Prompts that are done are not done again; given the token tables, the numbers depend
+          neither on ``workers`` nor on an interruption.
 
     Args:
         spec: What to invert.
-        out: Folder of the evidence: new or empty.
+        out: Folder of the evidence: new, empty, or an unfinished run of the same spec.
         command: The command as typed, for the manifest.
-        progress: Called with a line for each prompt.
+        workers: Processes that work side by side, of one thread each.
+        progress: Called from this process.
 
     Returns:
         The result.
 
     Raises:
-        InvalidArgumentError: If the layer is none of the model's, or there is nothing to invert.
+        InvalidArgumentError: If a layer is none of the model's, the states or the release are of
+            another size, or prompts do not fit the model.
+        RecordError: If the text has too few prompts.
+        EvidenceError: If a file or folder holds something else.
     """
-    from insular.hidden.forward import SplitDecoder
-    from insular.hidden.token_table_cache import cached_token_table
-    from insular.models.loading import load_decoder
-
+    _check.at_least(1, workers=workers)
     report = progress or silent
-
-    def tell(line: str) -> None:
-        report("", line)
-
-    tell(f"loading {spec.model}")
-    decoder = load_decoder(spec.model, progress=tell)
-    split = SplitDecoder(decoder.model)
-    split.check_layers(spec.layer)
-    calibration = calibration_records(decoder, progress=tell)
-    reserved = frozenset(one.id for one in calibration)
-    inputs = read_inputs(spec, decoder, split, reserved=reserved, progress=tell)
-    if not inputs.trajectories:
-        raise InvalidArgumentError(f"states {spec.states} must hold a matrix, got none.")
-    facts = (inputs.fact, InputFact(name="model", source=spec.model, sha256=decoder.digest))
-    store = begin_run(KIND, out, spec, command=command, inputs=facts)
-    with run_status(store, stage="inversion"):
-        table = cached_token_table(
-            split, calibration, layer=spec.layer, model_digest=decoder.digest, progress=tell
+    try:
+        with intra_op_threads(workers):
+            bench, public = _opened(spec, out, lambda line: report("", line))
+        store = begin_or_continue(
+            KIND,
+            out,
+            spec,
+            command=command,
+            inputs=_facts(bench),
+            other="other inputs",
+            repeat="with the same options",
         )
-        bench = _Bench(
-            spec=spec,
-            decoder=decoder,
-            split=split,
-            table=table,
-            release=_release(spec, decoder, split, inputs),
-        )
-        result = _judged(bench, _invert_all(bench, inputs, report))
-        store.write_result(RESULT, result)
-        store.finish("complete")
+        with run_status(store, stage="inversion"):
+            with intra_op_threads(workers):
+                rounding = _build_tables(bench, public, lambda line: report("", line))
+            shared, unscaled = bench.shared, _unscaled(bench)
+            lengths = [one.n_tokens for one in bench.inputs.trajectories]
+            del bench
+            if workers > 1:
+                forget_bench()  # they hold models of their own
+
+            def run(tasks: Sequence[Task], name: str, sizes: Sequence[int]) -> list[Any]:
+                told = _counted(name, tasks, sizes, report)
+                return run_tasks(tasks, store, workers=workers, progress=told)
+
+            result = InversionResult(
+                model=spec.model,
+                target_kl_nats=spec.kl_nats,
+                spec=search_spec(spec),
+                cells=_cells(shared, unscaled, rounding, store, run, n_prompts=len(lengths)),
+                seed=spec.seed,
+                notes=input_notes(spec, lengths),
+            )
+            store.write_result(RESULT, result)
+            store.finish("complete")
+    finally:
+        forget_bench()
     write_page(store)
     return result
 
@@ -128,173 +134,155 @@ def write_page(store: RunStore) -> Path:
     return write_run_page(store, lambda manifest: inversion_page(result, manifest))
 
 
-def _release(
-    spec: HiddenInversionSpec, decoder: "Decoder", split: "SplitDecoder", inputs: InversionInputs
-) -> "Release | None":
-    """The mechanism, fitted here or read."""
-    from insular.hidden.mechanisms import load_release
+def _opened(
+    spec: HiddenInversionSpec, out: Path, tell: Callable[[str], None]
+) -> "tuple[Bench, list[TokenisedRecord]]":
+    """Load the model and choose the prompts: what is wrong with either fails first."""
+    from insular.hidden.forward import SplitDecoder
+    from insular.hidden.token_table import table_key
 
-    if spec.release:
-        return load_release(spec.release)
-    if spec.mechanism == NO_MECHANISM:
-        return None
-    if spec.states:
+    tell(f"loading {spec.model}")
+    decoder = load_model(spec, progress=tell)
+    split = SplitDecoder(decoder.model)
+    split.check_layers(*spec.layers)
+    public = calibration_records(decoder, progress=tell)
+    keys = tuple(
+        (
+            layer,
+            table_key(split, layer=layer, model_digest=decoder.digest, calibration=public),
+        )
+        for layer in spec.layers
+    )
+    shared = Shared(
+        spec=spec,
+        out=out.resolve(),
+        reserved=tuple(one.id for one in public),
+        model_digest=decoder.digest,
+        tables=keys,
+    )
+    bench = remember(Bench(shared, loaded=(decoder, split)))
+    assert bench.inputs.trajectories
+    _check_release(bench)
+    return bench, public
+
+
+def _check_release(bench: Bench) -> None:
+    """Refuse a release of another model before anything takes time."""
+    if not bench.spec.release:
+        return
+    release = bench.release(bench.spec.layers[0], NO_MECHANISM)
+    size = int(bench.decoder.model.get_input_embeddings().weight.shape[1])
+    if release is not None and release.hidden_size != size:
         raise InvalidArgumentError(
-            "mechanism must come from a file with states, since it was applied before; give"
-            " --release."
-        )
-    return _fitted(spec, decoder, split, inputs)
-
-
-def _fitted(
-    spec: HiddenInversionSpec, decoder: "Decoder", split: "SplitDecoder", inputs: InversionInputs
-) -> "Release":
-    """A mechanism fitted on some other prompts and scaled on yet others."""
-    import torch
-
-    from insular.hidden.calibration import calibrate_scale
-    from insular.hidden.gradients import hidden_gradients
-    from insular.hidden.prompts import HeldPrompts, hold_prompts, prompt_digest
-    from insular.hidden.release_geometry import release_geometry
-    from insular.recipes.hidden_mechanisms import mechanism_named
-    from insular.recipes.hidden_spec import SweepSpec
-
-    def held(records: Sequence[TokenisedRecord]) -> HeldPrompts:
-        return hold_prompts(
-            split,
-            records,
-            layers=[spec.layer],
-            labels="none",
-            pad_token_id=decoder.pad_token_id,
+            f"release must be for states of {size} numbers, as this model has, got"
+            f" {release.hidden_size} in {bench.spec.release}."
         )
 
-    fitted = held(inputs.others[: spec.fit])
-    gradients = hidden_gradients(
-        split, fitted, layer=spec.layer, kind="true", labels_per_prompt=4, seed=spec.seed
-    )
-    defaults = SweepSpec(rank=spec.rank)
-    geometry = release_geometry(
-        fitted.states(spec.layer).double(),
-        gradients.rows.double(),
-        fisher_shrinkage=defaults.shrinkage,
-        state_shrinkage=defaults.shrinkage,
-    )
-    nominal = mechanism_named(spec.mechanism, defaults).fit(geometry, budget_nats=spec.kl_nats)
 
-    def sampler(
-        states: torch.Tensor, /, *, generator: torch.Generator, scale: float = 1.0
-    ) -> torch.Tensor:
-        return nominal.scaled(scale**2).sample(states, generator=generator)
-
-    found = calibrate_scale(
-        split,
-        held(inputs.others[spec.fit :]),
-        layer=spec.layer,
-        sampler=sampler,
-        target_kl_nats=spec.kl_nats,
-        evaluation_digests=[prompt_digest(one.truth or ()) for one in inputs.trajectories],
-        seed=spec.seed,
-        tolerance=0.05,
-    )
-    if found.scale is None:
-        raise AccountingError(
-            f"{spec.mechanism} must cost a measured KL of {spec.kl_nats:g} nats at layer "
-            f"{spec.layer}, and cannot ({found.status}); choose another --kl or --mechanism."
-        )
-    return nominal.scaled(found.scale**2)
-
-
-def _invert_all(bench: _Bench, inputs: InversionInputs, report: Progress) -> list[PromptInversion]:
-    """Every prompt, with one ranking for all: it depends on noise and storage alone."""
-    from insular.hidden.inversion import invert_states
-    from insular.hidden.inversion_views import ranking_covariance
-    from insular.hidden.token_ranking import TokenRanking
-
+def _facts(bench: Bench) -> tuple[InputFact, ...]:
+    """What is read, for the manifest."""
     spec = bench.spec
-    search = InversionSpec(prior=spec.prior, beam=spec.beam, max_candidates=spec.max_candidates)
-    found, ranking = [], None
-    for at, one in enumerate(inputs.trajectories):
-        view = _view(bench, one, at)
-        if ranking is None:
-            ranking = TokenRanking(bench.table, added=ranking_covariance(view))
-        inverted = invert_states(bench.split, view, ranking=ranking, spec=search, truth=one.truth)
-        found.append(_prompt(bench, one, inverted))
-        report("prompts", f"prompt {at + 1} of {len(inputs.trajectories)}")
-    report("prompts", "done")
-    return found
+    model = InputFact(name="model", source=spec.model, sha256=bench.decoder.digest)
+    if not spec.release:
+        return (bench.inputs.fact, model)
+    release = InputFact(name="release", source=spec.release, sha256=sha256_of(Path(spec.release)))
+    return (bench.inputs.fact, model, release)
 
 
-def _view(bench: _Bench, one: Trajectory, at: int) -> "View":
-    """A prompt's states as released and stored."""
-    from insular.hidden.inversion_views import make_view
-    from insular.hidden.storage import Storage
+def _build_tables(
+    bench: Bench, public: "list[TokenisedRecord]", tell: Callable[[str], None]
+) -> dict[int, float]:
+    """Put every layer's token table into the cache; gives the rounding of each."""
+    from insular.hidden.token_table_cache import cached_token_table
 
-    spec, states = bench.spec, one.states
-    if bench.release is not None and not spec.states:
-        states = bench.release.sample(states, generator=generator_of(spec.seed, at)).float()
-    stored = Storage(format=spec.storage, every=spec.every).store(states)
-    return make_view(stored, rounding=bench.table.rounding, release=bench.release)
+    return {
+        layer: cached_token_table(
+            bench.split,
+            public,
+            layer=layer,
+            model_digest=bench.decoder.digest,
+            progress=tell,
+        ).rounding
+        for layer in bench.spec.layers
+    }
 
 
-def _prompt(bench: _Bench, one: Trajectory, inverted: "InvertedPrompt") -> PromptInversion:
-    """What is written of one prompt."""
-    tokens, shown = bench.decoder.tokenizer, bench.spec.show_text
-    correct = None
-    if one.truth is not None:
-        correct = tuple(a == b for a, b in zip(inverted.tokens, one.truth, strict=True))
-    return PromptInversion(
-        record_id=one.id,
-        statuses=inverted.statuses,
-        correct=correct,
-        true_ranks=inverted.ranks,
-        tried=inverted.tried,
-        opened=inverted.opened,
-        seconds=inverted.seconds,
-        recovered_text=tokens.decode(list(inverted.tokens)) if shown and tokens else None,
-        true_text=tokens.decode(list(one.truth)) if shown and tokens and one.truth else None,
+def _unscaled(bench: Bench) -> ScaledRelease:
+    """What states went through for which nothing is fitted: nothing, or a release from a file."""
+    (layer, *_), release = bench.spec.layers, bench.release(bench.spec.layers[0], NO_MECHANISM)
+    if release is None:
+        return ScaledRelease(layer=layer, mechanism=NO_MECHANISM, status="clean")
+    return ScaledRelease(
+        layer=layer,
+        mechanism=release.mechanism.kind,
+        status="given",
+        budget_nats=release.budget_nats,
     )
 
 
-def _judged(bench: _Bench, prompts: list[PromptInversion]) -> InversionResult:
-    """Counts, intervals and what a reader must know."""
-    spec, release = bench.spec, bench.release
-    known = [one.correct for one in prompts if one.correct]
-    ranks = [rank for one in prompts for rank in one.true_ranks if rank is not None]
-    tried = [n for one in prompts for n in one.tried]
-    notes = []
-    if spec.mechanism != NO_MECHANISM or spec.release:
-        notes.append(
-            "The mechanism is scaled at the last token of a prompt and applied to every position."
+def _cells(
+    shared: Shared,
+    unscaled: ScaledRelease,
+    rounding: Mapping[int, float],
+    store: RunStore,
+    run: Callable[[Sequence[Task], str, Sequence[int]], list[Any]],
+    *,
+    n_prompts: int,
+) -> tuple[InversionCell, ...]:
+    """Scale every mechanism, then invert the prompts of every cell that has a release."""
+    spec, fitting = shared.spec, release_tasks(shared, store)
+    scaled: list[ScaledRelease] = run(fitting, "releases", [1] * len(fitting))
+    releases = {(one.layer, one.mechanism): one for one in scaled}
+    for layer in spec.layers:
+        releases[layer, NO_MECHANISM] = replace(unscaled, layer=layer)
+    keys = [
+        CellKey(layer, mechanism, storage)
+        for layer in spec.layers
+        for mechanism in spec.chosen
+        for storage in spec.storages
+    ]
+    able = [key for key in keys if releases[key[:2]].status in ("clean", "given", "reached")]
+    starts = prompt_starts(spec, n_prompts)
+    sizes = [b - a for a, b in pairwise((*starts, n_prompts))]
+    tasks = [task for key in able for task in prompt_tasks(shared, key, starts, n_prompts)]
+    parts: list[PromptsRead] = run(tasks, "prompts", sizes * len(able))
+    return tuple(
+        judge_cell(
+            spec,
+            key,
+            releases[key[:2]],
+            [one for part in _of(parts, able, key, len(starts)) for one in part.prompts],
+            rounding=rounding[key.layer],
         )
-    return InversionResult(
-        model=spec.model,
-        layer=spec.layer,
-        storage=spec.storage,
-        every=spec.every,
-        mechanism=NO_MECHANISM if release is None else release.mechanism.kind,
-        budget_nats=None if release is None else release.budget_nats,
-        spec=InversionSpec(prior=spec.prior, beam=spec.beam, max_candidates=spec.max_candidates),
-        rounding=bench.table.rounding,
-        prompts=tuple(prompts),
-        exact_match=_interval([float(all(one)) for one in known], spec, exact=True),
-        token_accuracy=_interval([sum(one) / len(one) for one in known], spec, exact=False),
-        ranked_first=sum(rank == 1 for rank in ranks) / len(ranks) if ranks else None,
-        candidates_per_token=sum(tried) / max(len(tried), 1),
-        seconds_per_token=statistics.median(one.seconds / max(one.n_tokens, 1) for one in prompts),
-        seed=spec.seed,
-        notes=tuple(notes),
+        for key in keys
     )
 
 
-def _interval(
-    values: list[float], spec: HiddenInversionSpec, *, exact: bool
-) -> MeanInterval | None:
-    """A mean over prompts; None for fewer than two."""
-    if len(values) < 2:
-        return None
-    return mean_interval(
-        np.array(values),
-        significance=spec.significance,
-        method="binomial" if exact else "bootstrap",
-        seed=spec.seed,
-    )
+def _of(
+    parts: Sequence[PromptsRead], able: Sequence[CellKey], key: CellKey, n_parts: int
+) -> Sequence[PromptsRead]:
+    """The parts of one cell; none for a cell that was not attacked."""
+    if key not in able:
+        return ()
+    first = able.index(key) * n_parts
+    return parts[first : first + n_parts]
+
+
+def _counted(
+    name: str, tasks: Sequence[Task], sizes: Sequence[int], report: Progress
+) -> Callable[[str, str], None]:
+    """Progress of all tasks together, counted in pieces."""
+    done, whole = 0, sum(sizes)
+    size_of = {task.job.name: size for task, size in zip(tasks, sizes, strict=True)}
+
+    def tell(task: str, line: str) -> None:
+        nonlocal done
+        if line == ONE_MORE:
+            done += 1
+        elif line == "done before":
+            done += size_of[task]
+        else:
+            return
+        report(name, "done" if done == whole else f"{done} of {whole}")
+
+    return tell

@@ -1,6 +1,6 @@
-"""The trajectories that an inversion reads: prompts run here, or states from a file."""
+"""The prompts that an inversion reads: of a text, or the states of a file."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, final
@@ -13,12 +13,10 @@ from insular.evidence import InputFact, sha256_of
 from insular.recipes.hidden_inversion_spec import HiddenInversionSpec
 from insular.recipes.spec import PACKAGED_TEXTS
 from insular.recipes.text import check_context
-from insular.records import read_corpus, read_packaged
-from insular.records.batches import collate
+from insular.records import Record, read_corpus, read_packaged
 from insular.records.tokens import TokenisedRecord
 
 if TYPE_CHECKING:
-    from insular.hidden.forward import SplitDecoder
     from insular.models.loading import Decoder
 
 CALIBRATION_LENGTH = 64
@@ -29,14 +27,19 @@ _TRUTH = "tokens:"
 @final
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Trajectory:
-    """Clean or stored states of one prompt."""
+    """One prompt that is inverted: its tokens, or its stored states, or both."""
 
     id: str
     """The record's id, or the matrix's name."""
-    states: Tensor
-    """One row a position."""
     truth: tuple[int, ...] | None
     """True tokens, where they are known."""
+    states: Tensor | None = None
+    """Stored states, one row a position; None for a prompt that is run here."""
+
+    @property
+    def n_tokens(self) -> int:
+        """Its length."""
+        return len(self.truth or ()) if self.states is None else len(self.states)
 
 
 @final
@@ -77,20 +80,20 @@ def calibration_records(
 def read_inputs(
     spec: HiddenInversionSpec,
     decoder: "Decoder",
-    split: "SplitDecoder",
     *,
-    reserved: frozenset[str],
-    progress: Callable[[str], None],
+    reserved: Collection[str],
+    progress: Callable[[str], None] | None = None,
 ) -> InversionInputs:
     """Read what is to be inverted.
 
     Guarantees:
         * No prompt whose id is reserved is inverted, nor is one that comes twice.
+        * No document that a mechanism is fitted or scaled on has a prompt that is inverted.
+        * Equal settings and text give equal prompts, in this process or another one.
 
     Args:
         spec: The run.
         decoder: The model.
-        split: The same, cut at its layers.
         reserved: Ids of the token table's calibration records.
         progress: Called before long steps.
 
@@ -98,10 +101,12 @@ def read_inputs(
         The inputs.
 
     Raises:
-        RecordError: If the text has no prompt.
+        RecordError: If the text has too few prompts, or the file cannot be read.
+        InvalidArgumentError: If prompts are longer than the context or states of another size, or
+            the tokenizer has no start and end tokens to put around them.
     """
     if spec.states:
-        return _from_file(spec, split)
+        return _from_file(spec, decoder)
     if spec.text in PACKAGED_TEXTS:
         corpus = read_packaged(spec.text, progress=progress)
     else:
@@ -112,32 +117,34 @@ def read_inputs(
             encoding=spec.encoding,
         )
     check_context(spec.tokens, context_tokens=decoder.context_tokens)
-    extra = 0 if spec.mechanism == "none" else spec.fit + spec.calibration
-    cut: dict[tuple[int, ...], TokenisedRecord] = {}
-    # across the whole text: paragraphs of one article are alike
-    stride = max(1, len(corpus.records) // (2 * (spec.prompts + extra)))
-    for start in range(stride):
-        for record in corpus.records[start::stride]:
-            tokens = tuple(decoder.encode(record.text)[: spec.tokens])
-            if record.id not in reserved and tokens and tokens not in cut:
-                cut[tokens] = TokenisedRecord(id=record.id, owner=record.owner, tokens=tokens)
-            if len(cut) == spec.prompts + extra:
-                break
-        if len(cut) == spec.prompts + extra:
-            break
-    records = list(cut.values())
-    if len(records) < extra + 1:
+    start, end = _markers(spec, decoder)
+
+    def cut(record: Record) -> TokenisedRecord:
+        body = _body(decoder.encode(record.text), start=start, end=end)
+        tokens = body[: spec.tokens - len(start) - len(end)]
+        # an empty text is no prompt, whatever stands around it
+        whole = (*start, *tokens) if tokens else ()
+        return TokenisedRecord(id=record.id, owner=record.owner, tokens=whole)
+
+    free = [record for record in corpus.records if record.id not in reserved]
+    documents = {owner: i for i, owner in enumerate(dict.fromkeys(one.owner for one in free))}
+    mine = [one for one in free if not spec.fits or documents[one.owner] % 2 == 0]
+    seen: set[tuple[int, ...]] = set()
+    chosen = _spread(mine, cut, spec.prompts, seen=seen)
+    if not chosen:
+        raise RecordError(f"{spec.text} must hold a text that is not empty, got none.")
+    extra = spec.fit + spec.calibration if spec.fits else 0
+    others = _spread([one for one in free if documents[one.owner] % 2], cut, extra, seen=seen)
+    if len(others) < extra:
         raise RecordError(
-            f"{spec.text} must hold {extra + 1} different prompts or more, got {len(records)}; give"
-            " more text or smaller --fit and --calibration."
+            f"{spec.text} must hold {extra} different prompts to fit and scale mechanisms on, in"
+            f" every second of its {len(documents)} documents, got {len(others)}; give more text or"
+            " smaller --fit and --calibration."
         )
-    chosen = records[: len(records) - extra]
     return InversionInputs(
-        trajectories=tuple(
-            Trajectory(id=one.id, states=_states(split, one, spec.layer), truth=one.tokens)
-            for one in chosen
-        ),
-        others=tuple(records[len(records) - extra :]),
+        trajectories=tuple(Trajectory(id=one.id, truth=(*one.tokens, *end)) for one in chosen),
+        # without end tokens: what a release costs is measured where the text goes on
+        others=tuple(others),
         fact=InputFact(
             name="text",
             source=spec.text,
@@ -147,16 +154,63 @@ def read_inputs(
     )
 
 
-def _states(split: "SplitDecoder", record: TokenisedRecord, layer: int) -> Tensor:
-    """States of one prompt, run alone."""
-    batch = collate([record], pad_token_id=0, device=split.device)
-    return split.states(batch, layers=[layer])[layer][0]
+def _spread(
+    records: Sequence[Record],
+    cut: Callable[[Record], TokenisedRecord],
+    n: int,
+    *,
+    seen: set[tuple[int, ...]],
+) -> list[TokenisedRecord]:
+    """Up to so many different prompts, from all over the records; adds them to ``seen``."""
+    found: list[TokenisedRecord] = []
+    stride = max(1, len(records) // max(n, 1))
+    for record in (record for at in range(stride) for record in records[at::stride]):
+        if len(found) == n:
+            break
+        prompt = cut(record)
+        if prompt.tokens and prompt.tokens not in seen:
+            seen.add(prompt.tokens)
+            found.append(prompt)
+    return found
 
 
-def _from_file(spec: HiddenInversionSpec, split: "SplitDecoder") -> InversionInputs:
+def _markers(
+    spec: HiddenInversionSpec, decoder: "Decoder"
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Tokens before and after each prompt; none unless asked for."""
+    if not spec.special:
+        return (), ()
+    rows = len(decoder.model.get_input_embeddings().weight)
+    start, end = (
+        (token,) if isinstance(token, int) and 0 <= token < rows else ()
+        for token in (
+            getattr(decoder.tokenizer, name, None) for name in ("bos_token_id", "eos_token_id")
+        )
+    )
+    if not start and not end:
+        raise InvalidArgumentError(
+            f"special must be off for model {spec.model}, whose tokenizer names no start and no end"
+            " token; leave --special out."
+        )
+    if spec.tokens <= len(start) + len(end):
+        raise InvalidArgumentError(
+            f"tokens must be above the {len(start) + len(end)} that --special adds, got"
+            f" tokens={spec.tokens}."
+        )
+    return start, end
+
+
+def _body(ids: list[int], *, start: tuple[int, ...], end: tuple[int, ...]) -> tuple[int, ...]:
+    """Token ids without the markers that some tokenizers add by themselves."""
+    first = len(start) if start and tuple(ids[: len(start)]) == start else 0
+    last = len(ids) - (len(end) if end and tuple(ids[-len(end) :]) == end else 0)
+    return tuple(ids[first:last])
+
+
+def _from_file(spec: HiddenInversionSpec, decoder: "Decoder") -> InversionInputs:
     """Every matrix of a safetensors file as a prompt."""
-    tensors = _tensors(Path(spec.states))
-    size = int(split.model.get_input_embeddings().weight.shape[1])  # pyright: ignore
+    tensors = read_tensors(Path(spec.states))
+    size = int(decoder.model.get_input_embeddings().weight.shape[1])
     found = []
     for name, matrix in sorted(tensors.items()):
         if name.startswith(_TRUTH):
@@ -174,6 +228,8 @@ def _from_file(spec: HiddenInversionSpec, split: "SplitDecoder") -> InversionInp
             )
         tokens = None if truth is None else tuple(int(token) for token in truth)
         found.append(Trajectory(id=name, states=matrix.float(), truth=tokens))
+    if not found:
+        raise InvalidArgumentError(f"states {spec.states} must hold a matrix, got none.")
     fact = InputFact(
         name="states",
         source=spec.states,
@@ -183,26 +239,18 @@ def _from_file(spec: HiddenInversionSpec, split: "SplitDecoder") -> InversionInp
     return InversionInputs(trajectories=tuple(found[: spec.prompts]), others=(), fact=fact)
 
 
-def read_matrix(path: Path) -> Tensor:
-    """The one matrix of a safetensors file.
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """All tensors of a file.
 
     Args:
-        path: The file.
+        path: A safetensors file.
 
     Returns:
-        Float32 rows.
+        Tensors by name.
 
     Raises:
-        RecordError: If it cannot be read, or holds none or several.
+        RecordError: If it cannot be read.
     """
-    found = [one for one in _tensors(path).values() if one.ndim == 2 and one.is_floating_point()]
-    if len(found) != 1:
-        raise RecordError(f"{path} must hold one matrix of states, got {len(found)}.")
-    return found[0].float()
-
-
-def _tensors(path: Path) -> dict[str, Tensor]:
-    """All tensors of a file."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 

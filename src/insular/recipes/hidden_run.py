@@ -67,6 +67,7 @@ def hidden_run(
     command: Sequence[str],
     workers: int,
     report: Progress,
+    settings: object | None = None,
 ) -> Iterator[HiddenRun]:
     """Open a run, extract what is missing of its states, and finish it when the work is done.
 
@@ -78,6 +79,7 @@ def hidden_run(
         command: The command as typed, for the manifest.
         workers: Processes, of one thread each.
         report: Called from this process.
+        settings: What ``run.toml`` says, where that is more than ``spec``.
 
     Yields:
         The run.
@@ -95,7 +97,7 @@ def hidden_run(
     store = begin_or_continue(
         kind,
         out,
-        spec,
+        settings or spec,
         command=command,
         inputs=facts,
         other="another text or model",

@@ -17,6 +17,7 @@ _WRITERS = {
     "audit.isolation": "insular.recipes.audit",
     "hidden.geometry": "insular.recipes.hidden_geometry",
     "hidden.invert": "insular.recipes.hidden_inversion",
+    "hidden.store": "insular.recipes.hidden_store",
     "hidden.sweep": "insular.recipes.hidden_sweep",
     "train": "insular.recipes.train",
     "train.search": "insular.recipes.train_search",

@@ -11,12 +11,14 @@ from insular.reports.figures.exposure import (
 from insular.reports.figures.frontier import FrontierPoint, frontier_figure
 from insular.reports.figures.growth import GrowthPoint, growth_figure
 from insular.reports.figures.guesses import GuessedBound, guesses_figure
+from insular.reports.figures.index_cost import IndexPoint, index_figure
 from insular.reports.figures.influence import InfluencePoint, influence_figure
 from insular.reports.figures.intervention import InterventionBar, intervention_figure
 from insular.reports.figures.inversion import PositionPoint, inversion_figure
 from insular.reports.figures.layer_map import LayerCell, layer_map_figure
 from insular.reports.figures.power import PowerPoint, power_figure
 from insular.reports.figures.predicted import PredictedPoint, predicted_figure
+from insular.reports.figures.recovery import RecoveryPoint, recovery_figure
 from insular.reports.figures.roc import RocRow, roc_figure
 from insular.reports.figures.sensitivity import SensitivityPoint, sensitivity_figure
 from insular.reports.figures.timing import Outcome, TimeBar, time_figure
@@ -35,6 +37,7 @@ __all__ = [
     "FrontierPoint",
     "GrowthPoint",
     "GuessedBound",
+    "IndexPoint",
     "InfluencePoint",
     "InterventionBar",
     "LayerCell",
@@ -42,6 +45,7 @@ __all__ = [
     "PositionPoint",
     "PowerPoint",
     "PredictedPoint",
+    "RecoveryPoint",
     "RocRow",
     "SensitivityPoint",
     "StepClipping",
@@ -56,12 +60,14 @@ __all__ = [
     "frontier_figure",
     "growth_figure",
     "guesses_figure",
+    "index_figure",
     "influence_figure",
     "intervention_figure",
     "inversion_figure",
     "layer_map_figure",
     "power_figure",
     "predicted_figure",
+    "recovery_figure",
     "roc_figure",
     "sensitivity_figure",
     "time_figure",
