@@ -56,6 +56,9 @@ def table(decoder: Decoder, split: SplitDecoder) -> TokenTable:
         table=found[1],
         shift=torch.zeros(576, dtype=torch.float64),
         covariance=torch.eye(576, dtype=torch.float64),
+        influence=torch.zeros((576, 576), dtype=torch.float64),
+        centre=torch.zeros(576, dtype=torch.float64),
+        uninfluenced=torch.eye(576, dtype=torch.float64),
         rounding=1e-6,
         key="",
     )

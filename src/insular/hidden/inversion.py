@@ -140,7 +140,8 @@ class _Walk:
                 found = self._open_again(before, position)
                 if found is None:
                     step = self._step(now, position, wide=True)
-            misses = 0 if step.fits or found is not None else misses + 1
+            if bool(self._view.observed[position]):
+                misses = 0 if step.fits or found is not None else misses + 1
             self.margins[position] = step.margin_nats
             # what was found by a bridge was judged against few rivals
             self.crowded[position] = step.crowded or (

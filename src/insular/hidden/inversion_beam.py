@@ -13,6 +13,7 @@ from insular.hidden.inversion_views import View
 from insular.hidden.token_ranking import TokenRanking
 
 _GROWTH = 8  # each round tries this many times as many as the one before
+_MOST_POSITIONS = 65_536  # tokens whose keys and values guesses without a state may hold
 _FIRST_ROUNDS = 256  # tried at a position before earlier choices are opened again
 
 
@@ -31,6 +32,19 @@ class Step:
     """How far the best one is above the next; infinite for a single one."""
     crowded: bool
     """Whether more than could be kept were within the margin."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Foreseen:
+    """What is known of continuations before they are run, in nats ``[hypothesis, vocab]``."""
+
+    before: Hypotheses
+    """What they continue."""
+    path: Tensor
+    """By the positions before, and the prior."""
+    likely: Tensor
+    """By these, the position's own state and the next one, where there are any."""
 
 
 @final
@@ -80,7 +94,7 @@ class Stepper:
             The step.
         """
         if not bool(self.view.observed[position]):
-            return self._blind(before, opened=opened)
+            return self._blind(before, position, opened=opened)
         search = TriedTokens(before, n_vocabulary=self.table_scores[position].shape[0])
         limit = self.spec.max_candidates if wide else min(_FIRST_ROUNDS, self.spec.max_candidates)
         ask = self.spec.prior == "always" or (self.spec.prior == "auto" and self.view.noisy)
@@ -107,24 +121,33 @@ class Stepper:
             search.add_prior(prior if prior is not None else self._prior(search))
         return self._kept(search, opened=opened)
 
-    def foreseen(self, before: Hypotheses, position: int) -> tuple[Hypotheses, Tensor]:
-        """What state, where there is one, and prior say of each continuation before it is run.
+    def foreseen(self, before: Hypotheses, position: int) -> Foreseen:
+        """What is known of each continuation before it is run.
 
         Args:
             before: Hypotheses for the positions before.
             position: Which one comes next.
 
         Returns:
-            The hypotheses with what was computed for them, and nats ``[hypothesis, vocab]``.
+            Their nats, by prior alone and by all that is known.
         """
         ready, prior = before, None
         if self.spec.prior != "never":
             prefixes, prior = self.runner.prior(before.prefixes)
             ready = Hypotheses(prefixes=prefixes, path=before.path, seen=before.seen)
-        scores = before.path[:, None].float().expand(-1, self.ranking.table.n_tokens)
+        path = before.path[:, None].float().expand(-1, self.ranking.table.n_tokens)
+        path = path if prior is None else path + prior
+        likely = path + self._by_the_next_state(position)
         if bool(self.view.observed[position]):
-            scores = scores + self.table_scores[position]
-        return ready, scores if prior is None else scores + prior
+            likely = likely + self.table_scores[position]
+        return Foreseen(before=ready, path=path, likely=likely)
+
+    def _by_the_next_state(self, position: int) -> Tensor:
+        """What each token would do to the state after it, where there is one."""
+        if position + 1 >= self.view.n_tokens or not bool(self.view.observed[position + 1]):
+            return torch.zeros(1)
+        state, scores = self.view.values[position + 1], self.table_scores[position + 1]
+        return self.ranking.token_before(state, scores.topk(self.spec.first_candidates).indices)
 
     def _first_size(self, n_hypotheses: int) -> int:
         """Continuations of the first round."""
@@ -205,14 +228,16 @@ class Stepper:
             crowded=near > len(rows),
         )
 
-    def _blind(self, before: Hypotheses, *, opened: bool) -> Step:
-        """Continue where there is no state: by the prior alone."""
-        ready, prior = self.runner.prior(before.prefixes)
-        assert prior is not None  # the first position is always kept
+    def _blind(self, before: Hypotheses, position: int, *, opened: bool) -> Step:
+        """Continue where there is no state: by the prior, and by what the next state says."""
+        foreseen = self.foreseen(before, position)
         width = (_GROWTH if opened else 1) * self.spec.gap_beam
-        scores = before.path[:, None] + prior.double()
-        totals, flat = scores.flatten().topk(min(width, scores.numel()))
-        parents, tokens = flat // prior.shape[1], flat % prior.shape[1]
+        width = max(1, min(width, foreseen.path.numel(), _MOST_POSITIONS // (position + 1)))
+        flat = foreseen.likely.flatten().topk(width).indices
+        # the next state is counted when it is reached
+        totals, order = foreseen.path.flatten()[flat].double().sort(descending=True)
+        flat, n_tokens = flat[order], foreseen.path.shape[1]
+        parents, tokens, ready = flat // n_tokens, flat % n_tokens, foreseen.before.prefixes
         found = self.runner.continued(ready, parents, tokens)
         rows = torch.arange(len(tokens))
         seen = tuple((*before.seen[parent], float("nan")) for parent in parents.tolist())

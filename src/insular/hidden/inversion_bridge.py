@@ -6,7 +6,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from insular.hidden.inversion_beam import Stepper
+from insular.hidden.inversion_beam import Foreseen, Stepper
 from insular.hidden.inversion_tried import Hypotheses, joined
 
 _CHUNK = 512
@@ -67,11 +67,11 @@ class Bridge:
     def _pass(self, before: Hypotheses, position: int, *, first: int, limit: int) -> Crossing:
         """Chunk by chunk in the order of what is likely, until one holds an explanation."""
         stepper, best = self._stepper, None
-        ready, scores = stepper.foreseen(before, position)
-        order = scores.flatten().topk(min(limit, scores.numel())).indices
+        foreseen = stepper.foreseen(before, position)
+        order = foreseen.likely.flatten().topk(min(limit, foreseen.likely.numel())).indices
         tried = tried_next = 0
         for chunk in order.split(self._size(before.prefixes.n_tokens)):
-            middle = self._continued(ready, position, chunk, scores)
+            middle = self._continued(foreseen, position, chunk)
             tried += len(chunk)
             if not len(middle):
                 continue
@@ -86,19 +86,18 @@ class Bridge:
             best = best.rows(kept)
         return Crossing(hypotheses=best, tried=tried, tried_next=tried_next)
 
-    def _continued(
-        self, before: Hypotheses, position: int, chunk: Tensor, scores: Tensor
-    ) -> Hypotheses:
+    def _continued(self, foreseen: Foreseen, position: int, chunk: Tensor) -> Hypotheses:
         """Those of a chunk that the position's own state, if there is one, does not rule out."""
         view, runner = self._stepper.view, self._stepper.runner
-        parents, tokens = chunk // scores.shape[1], chunk % scores.shape[1]
+        before, n_tokens = foreseen.before, foreseen.path.shape[1]
+        parents, tokens = chunk // n_tokens, chunk % n_tokens
+        path = foreseen.path.flatten()[chunk].double()
         found = runner.continued(before.prefixes, parents, tokens)
         if bool(view.observed[position]):
             apart = view.distances(position, found.states)
-            path = before.path[parents] + view.scores(apart).double()
-            distances = apart.tolist()
+            path, distances = path + view.scores(apart).double(), apart.tolist()
         else:
-            path, distances = scores.flatten()[chunk].double(), [float("nan")] * len(chunk)
+            distances = [float("nan")] * len(chunk)
         good = [
             row
             for row, (parent, distance) in enumerate(zip(parents.tolist(), distances, strict=True))

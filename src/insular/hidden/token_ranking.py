@@ -1,5 +1,6 @@
 """Rank the whole vocabulary for a state, in one matrix product."""
 
+from functools import cached_property
 from typing import final
 
 import torch
@@ -30,16 +31,27 @@ class TokenRanking:
 
     def __init__(self, table: TokenTable, *, added: PsdMatrix | None = None) -> None:
         self.table = table
-        noise = None if added is None else added.dense().to(table.covariance)
-        total = table.covariance if noise is None else table.covariance + noise
-        self._later = _Whitened(table.table, total)
+        self._noise = None if added is None else added.dense().to(table.covariance)
+        noise = self._noise
+        self._later = _Whitened(table.table, self._with_noise(table.covariance))
         size = len(table.covariance)
         first = table.first.double()
         # the first position is known but for rounding; its noise is all that is added
         floor = (table.rounding**2 * float(first.square().mean())) or 1e-20
-        own = floor * torch.eye(size, dtype=first.dtype, device=first.device)
+        own = floor * torch.eye(size, dtype=first.dtype)
         self._first = None if noise is None else _Whitened(table.first, noise + own)
         self._first_floor = floor
+
+    def _with_noise(self, covariance: Tensor) -> Tensor:
+        """What the model leaves open, and what noise and storage add."""
+        return covariance if self._noise is None else covariance + self._noise
+
+    @cached_property
+    def _before(self) -> "_Whitened":
+        """What each token does to the state after it; made when it is first asked for."""
+        table = self.table
+        shifts = (table.table.double() - table.centre) @ table.influence
+        return _Whitened(shifts.float(), self._with_noise(table.uninfluenced))
 
     def first_position(self, state: Float[Tensor, " hidden"]) -> Float[Tensor, " vocab"]:
         """Log-likelihood of each token at the first position.
@@ -68,6 +80,22 @@ class TokenRanking:
         """
         rows = states.double() - self.table.shift
         return torch.cat([self._later.scores(part) for part in rows.split(_ROWS)])
+
+    def token_before(
+        self, state: Float[Tensor, " hidden"], tokens: Int[Tensor, " candidate"]
+    ) -> Float[Tensor, " vocab"]:
+        """Log-likelihood of each token at the position before, by what it does to a state.
+
+        Args:
+            state: What was released.
+            tokens: Which tokens may stand at the state's own position.
+
+        Returns:
+            One number a token, for whichever of the tokens suits it best.
+        """
+        table = self.table
+        rows = state.double() - table.shift - table.table[tokens].double()
+        return self._before.scores(rows, whole=True).amax(0)
 
     def corrected(
         self,
@@ -101,7 +129,8 @@ class _Whitened:
         self._rows = ((rows.double() - self._mean) @ self._factor).float()
         self._half = self._rows.square().sum(1) / 2
 
-    def scores(self, states: Tensor) -> Tensor:
-        """Minus half the squared distance to each row, less what all rows share."""
+    def scores(self, states: Tensor, *, whole: bool = False) -> Tensor:
+        """Minus half the squared distance to each row, by default less what all rows share."""
         white = ((states.double() - self._mean) @ self._factor).float()
-        return white @ self._rows.T - self._half
+        scores = white @ self._rows.T - self._half
+        return scores - white.square().sum(1, keepdim=True) / 2 if whole else scores

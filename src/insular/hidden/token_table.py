@@ -23,7 +23,7 @@ Progress = Callable[[str], None]
 NEUTRAL_TOKENS = 16
 CALIBRATION_TOKENS = 8192
 _SHRINKAGE = 0.02  # towards the diagonal: thousands of rows estimate 576 dimensions well
-_VERSION = 1
+_VERSION = 2
 _BATCH_TOKENS = 2048
 
 
@@ -32,7 +32,8 @@ _BATCH_TOKENS = 2048
 class TokenTable:
     r"""A first-order model of a layer: :math:`h_t \approx T[v_t] + \mu + e`, e of covariance C.
 
-    The first position attends to itself alone, so its states are known exactly.
+    The first position attends to itself alone, so its states are known exactly. What e owes to the
+    token before is :math:`e \approx A' (T[v_{t-1}] - \bar T) + e'`, e' of covariance C'.
     """
 
     layer: int
@@ -45,6 +46,12 @@ class TokenTable:
     """Mean residual mu over the calibration tokens, float64."""
     covariance: Float[Tensor, "hidden hidden"]
     """Covariance C of the residuals, float64."""
+    influence: Float[Tensor, "hidden hidden"]
+    """A, by ridge regression over the calibration tokens, float64."""
+    centre: Float[Tensor, " hidden"]
+    """Mean state of the tokens before, float64."""
+    uninfluenced: Float[Tensor, "hidden hidden"]
+    """Covariance C' of what the token before leaves unexplained, out of fold, float64."""
     rounding: float
     """Largest relative distance between states of one token run alone and in a batch."""
     key: str
@@ -111,22 +118,49 @@ def build_token_tables(
     states = _calibration_states(decoder, chosen, order)
     found: dict[int, TokenTable] = {}
     for layer in order:
-        rows = states[layer]
         tokens = torch.tensor([t for one in chosen for t in one.tokens[1:]])
-        residuals = rows.double() - table[layer][tokens].double()
-        covariance = torch.cov(residuals.T)
-        diagonal = torch.diag(covariance.diagonal() + 1e-12 * covariance.trace() / len(covariance))
+        residuals = states[layer].double() - table[layer][tokens].double()
+        before = torch.tensor([t for one in chosen for t in one.tokens[:-1]])
+        explained = _influence(table[layer][before].double(), residuals)
         key = table_key(decoder, layer=layer, model_digest=model_digest, calibration=calibration)
         found[layer] = TokenTable(
             layer=layer,
             first=first[layer],
             table=table[layer],
             shift=residuals.mean(0),
-            covariance=(1 - _SHRINKAGE) * covariance + _SHRINKAGE * diagonal,
+            covariance=_shrunk(residuals),
+            influence=explained[0],
+            centre=table[layer][before].double().mean(0),
+            uninfluenced=explained[1],
             rounding=_rounding(decoder, chosen, layer),
             key=key,
         )
     return found
+
+
+def _influence(before: Tensor, residuals: Tensor) -> tuple[Tensor, Tensor]:
+    """What a token does to the state after it: coefficients, and covariance of what is left."""
+    rows, targets = before - before.mean(0), residuals - residuals.mean(0)
+
+    def fitted(chosen: Tensor) -> Tensor:
+        part = rows[chosen]
+        gram = part.T @ part
+        ridge = _SHRINKAGE * gram.trace() / len(gram)
+        return torch.linalg.solve(
+            gram + ridge * torch.eye(len(gram)).double(), part.T @ targets[chosen]
+        )
+
+    # in-sample residuals would look smaller than those of a new prompt
+    half = torch.arange(len(rows)) < len(rows) // 2
+    left = torch.cat([targets[fold] - rows[fold] @ fitted(~fold) for fold in (half, ~half)])
+    return fitted(torch.ones(len(rows), dtype=torch.bool)), _shrunk(left)
+
+
+def _shrunk(residuals: Tensor) -> Tensor:
+    """Covariance of rows, a little towards its diagonal."""
+    covariance = torch.cov(residuals.T)
+    diagonal = torch.diag(covariance.diagonal() + 1e-12 * covariance.trace() / len(covariance))
+    return (1 - _SHRINKAGE) * covariance + _SHRINKAGE * diagonal
 
 
 def _enough(calibration: Sequence[TokenisedRecord]) -> list[TokenisedRecord]:

@@ -12,6 +12,7 @@ from insular.records.packaged import cache_folder
 from insular.records.tokens import TokenisedRecord
 
 _KEY = "insular token table"
+_TENSORS = ("first", "table", "shift", "covariance", "influence", "centre", "uninfluenced")
 
 
 def cached_token_table(
@@ -88,10 +89,7 @@ def save_token_table(table: TokenTable, path: Path) -> None:
             "be written."
         ) from error
     header = {"layer": table.layer, "rounding": table.rounding, "key": table.key}
-    tensors = {
-        name: getattr(table, name).cpu().contiguous()
-        for name in ("first", "table", "shift", "covariance")
-    }
+    tensors = {name: getattr(table, name).cpu().contiguous() for name in _TENSORS}
     write_atomic(path, save(tensors, {_KEY: json.dumps(header)}))
 
 
