@@ -17,19 +17,19 @@ from torch import nn
 
 from insular.audit.model_subject import ModelSubject
 from insular.audit.subjects import Subject
-from insular.recipes.arm import run_arm
-from insular.recipes.census import run_census_task
-from insular.recipes.inputs import prepare_inputs, silent
-from insular.recipes.localisation import run_localisation
-from insular.recipes.sensitivity import (
+from insular.recipes.audit.arm import run_arm
+from insular.recipes.audit.census import run_census_task
+from insular.recipes.audit.localisation import run_localisation
+from insular.recipes.audit.sensitivity import (
     GROWTH_SIZES,
     PART_SIZE,
     run_growth,
     run_screen_part,
     run_validation,
 )
-from insular.recipes.sources import BuiltStack
-from insular.recipes.spec import AuditSpec
+from insular.recipes.audit.sources import BuiltStack
+from insular.recipes.audit.spec import AuditSpec
+from insular.recipes.inputs import prepare_inputs, silent
 from insular.recipes.text import AuditText
 from insular.records.batches import collate
 from insular.records.tokens import TokenisedRecord

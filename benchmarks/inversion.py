@@ -18,16 +18,16 @@ from torch import Tensor
 
 from insular.hidden._block_calls import overhearing
 from insular.hidden.forward import SplitDecoder
-from insular.hidden.inversion import invert_states
-from insular.hidden.inversion_prefix import Prefixes, PrefixRunner
-from insular.hidden.inversion_views import make_view
+from insular.hidden.inversion.prefix import Prefixes, PrefixRunner
+from insular.hidden.inversion.search import invert_states
+from insular.hidden.inversion.token_ranking import TokenRanking
+from insular.hidden.inversion.token_table_cache import cached_token_table
+from insular.hidden.inversion.views import make_view
 from insular.hidden.storage import Storage
-from insular.hidden.store import HiddenStore
-from insular.hidden.token_ranking import TokenRanking
-from insular.hidden.token_table_cache import cached_token_table
+from insular.hidden.store.hidden_store import HiddenStore
 from insular.models.loading import Decoder, load_decoder
 from insular.models.structure import embedding, find_blocks
-from insular.recipes.hidden_inversion import calibration_records
+from insular.recipes.hidden.inversion.run import calibration_records
 from insular.records import read_packaged
 from insular.records.batches import collate
 from insular.records.tokens import TokenisedRecord

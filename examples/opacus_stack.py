@@ -18,7 +18,7 @@ from insular.models.spec import LoraSpec
 from insular.models.structure import block_linears
 from insular.precision.policy import apply_precision, set_layer_modes
 from insular.precision.spec import PrecisionSpec
-from insular.recipes.opacus_stack import privacy_engine_subject
+from insular.recipes.audit.opacus_stack import privacy_engine_subject
 
 
 def make_subject(backbone: str = "bitsandbytes-int8") -> ModelSubject:

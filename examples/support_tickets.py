@@ -22,11 +22,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from insular.accounting import step_noise_rms, sum_noise_rms
-from insular.recipes.train import train_privately
-from insular.recipes.train_results import TrainResult
-from insular.recipes.train_session import open_session
-from insular.recipes.train_spec import TrainSpec
-from insular.recipes.train_utility import public_loss
+from insular.recipes.train.results import TrainResult
+from insular.recipes.train.run import train_privately
+from insular.recipes.train.session import open_session
+from insular.recipes.train.spec import TrainSpec
+from insular.recipes.train.utility import public_loss
 from insular.records import read_packaged
 
 HELD_OUT = "lear"

@@ -10,7 +10,7 @@ import pytest
 
 from cli.in_process import insular
 from insular.evidence.card import schema_text
-from insular.recipes.card_statements import Statements
+from insular.recipes.card.statements import Statements
 from recipes.card_samples import coupled, write_run
 
 TEXT = (Path(__file__).parents[1] / "docs" / "card.md").read_text(encoding="utf-8")

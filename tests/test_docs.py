@@ -9,7 +9,7 @@ import typer.main
 
 import insular
 from insular.cli.app import app
-from insular.recipes.spec import STACKS
+from insular.recipes.audit.spec import STACKS
 from recipes.tiny_run import tickets, tiny_folder
 
 ROOT = Path(__file__).parents[1]
@@ -76,8 +76,8 @@ def test_relative_links_lead_somewhere() -> None:
 
 
 def test_the_readmes_subject_is_audited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from insular.recipes.audit import audit_stack
-    from insular.recipes.spec import AuditSpec
+    from insular.recipes.audit.run import audit_stack
+    from insular.recipes.audit.spec import AuditSpec
 
     example = re.search(r"<!-- example: (\w+)\.py -->\n```python\n(.*?)```", README, re.DOTALL)
     assert example is not None

@@ -8,7 +8,7 @@ from pathlib import Path
 from insular.accounting import PoissonGaussianEvent, RepeatedEvent, spend
 from insular.audit.audit_results import AuditResult
 from insular.evidence import RunStore
-from insular.recipes.train_results import TrainResult
+from insular.recipes.train.results import TrainResult
 from recipes.tiny_run import tiny_folder
 
 EXAMPLES = Path(__file__).parents[1] / "examples"

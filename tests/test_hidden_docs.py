@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from cli.in_process import insular
-from insular.recipes.hidden_spec import MECHANISM_KINDS
-from insular.recipes.hidden_states_spec import StatesSpec
+from insular.recipes.hidden.spec import MECHANISM_KINDS
+from insular.recipes.hidden.states_spec import StatesSpec
 from test_budget_docs import assert_holds
 
 TEXT = (Path(__file__).parents[1] / "docs" / "hidden.md").read_text(encoding="utf-8")

@@ -8,7 +8,7 @@ import typer.main
 
 from cli.in_process import insular
 from insular.cli.app import app
-from insular.recipes.train_spec import BACKBONES, SAMPLERS
+from insular.recipes.train.spec import BACKBONES, SAMPLERS
 from recipes.train_inputs import tiny_train
 
 TRAINING = (Path(__file__).parents[1] / "docs" / "training.md").read_text(encoding="utf-8")

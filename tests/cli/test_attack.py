@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from insular.recipes.audit import audit_stack
-from insular.recipes.spec import AuditSpec
+from insular.recipes.audit.run import audit_stack
+from insular.recipes.audit.spec import AuditSpec
 from recipes.tiny_run import tickets
 
 from .in_process import insular

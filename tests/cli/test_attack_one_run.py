@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from insular.recipes.train import train_privately
+from insular.recipes.train.run import train_privately
 from recipes.train_inputs import tiny_train
 
 from .in_process import insular

@@ -12,7 +12,7 @@ import pytest
 from cli.in_process import Done, insular
 from insular.accounting import PrivacyCost, Refusal, spend
 from insular.evidence import decode
-from insular.recipes.budget_results import (
+from insular.recipes.budget.results import (
     CalibrationResult,
     CurveResult,
     EpsilonResult,
@@ -283,7 +283,7 @@ def test_help_needs_nothing_heavy(arguments: list[str]) -> None:
         "import sys\nfrom insular.cli.app import app\n"
         f"try:\n    app({arguments!r})\nexcept SystemExit:\n    pass\n"
         "heavy = {'torch', 'transformers', 'matplotlib', 'numpy', 'scipy', 'dp_accounting',\n"
-        "         'insular.accounting', 'insular.recipes.budget'} & set(sys.modules)\n"
+        "         'insular.accounting', 'insular.recipes.budget.questions'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

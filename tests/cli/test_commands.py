@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from cli.in_process import insular as insular_here
 from insular.audit.audit_results import AuditResult
 from insular.evidence import RunStore, decode
 from recipes.tiny_run import tickets, tiny_folder
@@ -24,7 +25,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 def insular(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "insular.cli.app", *arguments],
+        [sys.executable, "-m", "insular", *arguments],
         capture_output=True,
         text=True,
         timeout=300,
@@ -55,15 +56,24 @@ def test_a_coupled_stack_exits_1_with_verdict_page_and_replay(
     assert "REPRODUCED" in again.stdout and again.stderr == ""
 
 
-def test_json_to_standard_output_is_the_result_alone(
-    inputs: tuple[Path, Path], tmp_path: Path
-) -> None:
-    out = tmp_path / "run"
+@pytest.fixture(scope="module")
+def isolated(
+    inputs: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, subprocess.CompletedProcess[str]]:
+    """The folder of an audit, which every test leaves as it is, and what its command left."""
+    out = tmp_path_factory.mktemp("isolated") / "run"
     done = insular(
-        *audit_arguments(inputs, out, "--stack", "float32", "--repairs", "none"),
+        *audit_arguments(inputs, out, "--stack", "nf4", "--repairs", "none"),
         "--json", "-", "--quiet",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
+    return out, done
+
+
+def test_json_to_standard_output_is_the_result_alone(
+    isolated: tuple[Path, subprocess.CompletedProcess[str]],
+) -> None:
+    out, done = isolated
     result = decode(AuditResult, done.stdout)
     assert result.verdict == "isolated"
     assert result == RunStore.open(out).read_result("results", AuditResult)
@@ -71,17 +81,18 @@ def test_json_to_standard_output_is_the_result_alone(
 
 
 def test_a_run_is_repeated_by_the_toml_that_it_wrote(
-    inputs: tuple[Path, Path], tmp_path: Path
+    isolated: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
-    first, second = tmp_path / "first", tmp_path / "second"
-    insular(*audit_arguments(inputs, first, "--stack", "nf4", "--repairs", "none"))
-    done = insular("audit", "--config", str(first / "run.toml"), "--out", str(second), "--quiet")
+    first, second = isolated[0], tmp_path / "second"
+    done = insular("audit", "--config", str(first / "run.toml"), "--out", str(second),
+                   "--workers", "1", "--quiet")  # fmt: skip
     assert done.returncode == 0, done.stderr
     one = RunStore.open(first).read_result("results", AuditResult)
     two = RunStore.open(second).read_result("results", AuditResult)
     assert one.subject.cases == two.subject.cases
     third = insular("audit", "--config", str(first / "run.toml"), "--stack", "float32",
-                    "--out", str(tmp_path / "third"), "--json", "-", "--quiet")  # fmt: skip
+                    "--out", str(tmp_path / "third"), "--workers", "1",
+                    "--json", "-", "--quiet")  # fmt: skip
     assert json.loads(third.stdout)["subject"]["arm"] == "float32"
 
 
@@ -105,7 +116,11 @@ def test_a_run_is_repeated_by_the_toml_that_it_wrote(
     ],
 )
 def test_bad_input_is_one_clear_line_and_exit_code_2(
-    change: Sequence[str], parts: Sequence[str], inputs: tuple[Path, Path], tmp_path: Path
+    change: Sequence[str],
+    parts: Sequence[str],
+    inputs: tuple[Path, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (tmp_path / "empty.jsonl").write_text("\n\n")
     (tmp_path / "one.jsonl").write_text('{"id": "a", "text": "only one record of text"}\n')
@@ -120,9 +135,10 @@ def test_bad_input_is_one_clear_line_and_exit_code_2(
             arguments[arguments.index(option) + 1] = value
         else:
             arguments += [option, value]
-    done = insular(*arguments, cwd=tmp_path)
+    monkeypatch.chdir(tmp_path)
+    done = insular_here(*arguments)
     lines = done.stderr.strip().splitlines()
-    assert done.returncode == 2, done.stdout + done.stderr
+    assert done.code == 2, done.stdout + done.stderr
     assert len(lines) == 1 and lines[0].startswith("insular: "), done.stderr
     assert all(part in lines[0] for part in parts), lines[0]
     assert (tmp_path / "occupied" / "thesis.tex").read_text() == "precious"
@@ -150,10 +166,9 @@ def test_a_nan_gradient_is_undecided_and_names_the_record(
 
 
 def test_report_renders_the_page_again_from_evidence(
-    inputs: tuple[Path, Path], tmp_path: Path
+    isolated: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
-    out = tmp_path / "run"
-    insular(*audit_arguments(inputs, out, "--stack", "float32", "--repairs", "none"))
+    out = isolated[0]
     page = (out / "report.html").read_text()
     done = insular("report", str(out))
     assert done.returncode == 0, done.stderr
@@ -185,10 +200,10 @@ def test_an_interrupt_is_one_line_and_the_run_goes_on(
     inputs: tuple[Path, Path], tmp_path: Path
 ) -> None:
     out = tmp_path / "run"
-    arguments = audit_arguments(inputs, out)
+    arguments = audit_arguments(inputs, out, "--repairs", "record-owned")
     arguments[arguments.index("--workers") + 1] = "2"
     process = subprocess.Popen(
-        [sys.executable, "-m", "insular.cli.app", *arguments],
+        [sys.executable, "-m", "insular", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -203,8 +218,9 @@ def test_an_interrupt_is_one_line_and_the_run_goes_on(
     os.killpg(process.pid, signal.SIGINT)
     _, rest = process.communicate(timeout=120)
     assert process.returncode == 130, rest
-    assert rest.strip().splitlines()[-1].startswith("insular: interrupted; ")
-    assert "Traceback" not in rest
+    *progress, last = rest.splitlines()
+    assert last.startswith("insular: interrupted; ") and str(out) in last
+    assert all(line.startswith("  ") for line in progress), rest  # no traceback, of workers neither
     assert RunStore.open(out).manifest.status == "interrupted"
     again = insular(*arguments)
     assert again.returncode == 1, again.stderr

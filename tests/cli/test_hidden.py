@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from insular.cli.spec_options import field_docs
-from insular.recipes.hidden_spec import MECHANISM_KINDS, SweepSpec
+from insular.recipes.hidden.spec import MECHANISM_KINDS, SweepSpec
 from recipes.hidden_samples import SECRET, tiny_sweep
 
 from .in_process import insular

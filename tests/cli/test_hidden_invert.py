@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from insular.cli.hidden_invert import invert
 from insular.cli.spec_options import field_docs
-from insular.recipes import hidden_inversion
-from insular.recipes.hidden_inversion_spec import HiddenInversionSpec
+from insular.recipes.hidden.inversion import run as hidden_inversion
+from insular.recipes.hidden.inversion.spec import HiddenInversionSpec
 from recipes.hidden_samples import SECRET
 from recipes.inversion_samples import tiny_calibration, tiny_inversion
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from insular.cli.spec_options import field_docs
-from insular.recipes.hidden_store_spec import HiddenStoreSpec
-from recipes.test_hidden_store import release_file, states_file, tiny_store
+from insular.recipes.hidden.store.spec import HiddenStoreSpec
+from recipes.hidden.test_store import release_file, states_file, tiny_store
 
 from .in_process import insular
 

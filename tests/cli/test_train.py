@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from insular.cli.spec_options import field_docs
-from insular.recipes.train_spec import BACKBONES, TrainSpec
+from insular.recipes.train.spec import BACKBONES, TrainSpec
 from recipes.train_inputs import tiny_train
 
 from .in_process import insular as run

@@ -15,9 +15,9 @@ from hidden.inversion_samples import (
 )
 from insular.errors import InvalidArgumentError
 from insular.hidden.covariance import DiagonalMatrix
-from insular.hidden.inversion import InvertedPrompt, invert_states
-from insular.hidden.inversion_spec import InversionSpec
-from insular.hidden.inversion_views import ExactView, View
+from insular.hidden.inversion.search import InvertedPrompt, invert_states
+from insular.hidden.inversion.spec import InversionSpec
+from insular.hidden.inversion.views import ExactView, View
 from insular.hidden.mechanisms import Dropout, GaussianRelease, Isotropic
 from insular.hidden.mechanisms.coarse import DropoutRelease, QuantizedRelease, UniformQuantization
 from insular.hidden.spectral import SpectralMatrix, isotropic_matrix

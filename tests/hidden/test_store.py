@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from insular.errors import EvidenceError, InvalidArgumentError, MissingDependencyError
-from insular.hidden import store_index
 from insular.hidden.mechanisms import GaussianRelease, Isotropic
 from insular.hidden.spectral import isotropic_matrix
-from insular.hidden.store import HiddenStore
-from insular.hidden.store_file import load_store, save_store
-from insular.hidden.store_index import INDEX_KINDS, IndexKind, NumpyIndex
+from insular.hidden.store import index as store_index
+from insular.hidden.store.file import load_store, save_store
+from insular.hidden.store.hidden_store import HiddenStore
+from insular.hidden.store.index import INDEX_KINDS, IndexKind, NumpyIndex
 
 
 def release(deviation: float, size: int = 8) -> GaussianRelease:

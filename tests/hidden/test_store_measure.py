@@ -19,10 +19,10 @@ from insular.hidden.mechanisms import (
 )
 from insular.hidden.storage import round_states, state_bytes
 from insular.hidden.storage_spec import STORAGE_FORMATS
-from insular.hidden.store_cells import _costs, cell_ranks
-from insular.hidden.store_index import INDEX_KINDS, IndexKind
-from insular.hidden.store_measure import measure_store
-from insular.hidden.store_results import StoreResult
+from insular.hidden.store.cells import _costs, cell_ranks
+from insular.hidden.store.index import INDEX_KINDS, IndexKind
+from insular.hidden.store.measure import measure_store
+from insular.hidden.store.results import StoreResult
 
 from .test_store import release, states
 

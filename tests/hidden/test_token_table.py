@@ -9,13 +9,13 @@ import torch
 from hidden.inversion_samples import random_records, split, table, trajectory
 from insular.errors import EvidenceError, InvalidArgumentError
 from insular.hidden.covariance import DiagonalMatrix
-from insular.hidden.token_ranking import TokenRanking
-from insular.hidden.token_table import (
+from insular.hidden.inversion.token_ranking import TokenRanking
+from insular.hidden.inversion.token_table import (
     NEUTRAL_TOKENS,
     build_token_tables,
     table_key,
 )
-from insular.hidden.token_table_cache import (
+from insular.hidden.inversion.token_table_cache import (
     cached_token_table,
     load_token_table,
     save_token_table,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from insular.accounting import PoissonGaussianEvent, PrivacyCost, RepeatedEvent
 from insular.evidence import RunStore, collect_manifest, sha256_of, to_toml
-from insular.recipes.card_statements import Statements
-from insular.recipes.train_results import (
+from insular.recipes.card.statements import Statements
+from insular.recipes.train.results import (
     Artifact,
     IsolationFinding,
     LedgerEntryRef,
@@ -16,7 +16,7 @@ from insular.recipes.train_results import (
     TrainResult,
     Utility,
 )
-from insular.recipes.train_spec import TrainSpec
+from insular.recipes.train.spec import TrainSpec
 from insular.training.results import (
     ExecutedRun,
     Liveness,

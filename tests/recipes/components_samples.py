@@ -7,9 +7,8 @@ from insular.hidden.utility_results import (
     TransplantEntry,
     TransplantResult,
 )
-from insular.recipes.hidden_components_results import ComponentsResult
-
-from .hidden_samples import interval
+from insular.recipes.hidden.geometry.components_results import ComponentsResult
+from recipes.hidden_samples import interval
 
 
 def entry(part: str, basis: str, kl: float, *, protocol: str) -> ReplacementEntry:

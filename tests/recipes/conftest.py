@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 
 from insular.audit.audit_results import AuditResult
-from insular.recipes.audit import audit_stack
-from insular.recipes.spec import AuditSpec
-
-from .tiny_run import tickets, tiny_folder
+from insular.recipes.audit.run import audit_stack
+from insular.recipes.audit.spec import AuditSpec
+from recipes.tiny_run import tickets, tiny_folder
 
 
 @pytest.fixture(scope="session")

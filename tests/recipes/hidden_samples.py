@@ -11,11 +11,10 @@ from insular.hidden.gradient_results import GradientSummary
 from insular.hidden.intervals import MeanInterval
 from insular.hidden.retrieval_results import RetrievalResult, retrieval_rate
 from insular.hidden.utility_results import UtilityResult
-from insular.recipes.hidden_results import LayerResult, SweepCell, SweepResult
-from insular.recipes.hidden_spec import SweepSpec
-from insular.recipes.hidden_winners import winners
-
-from .tiny_run import tiny_folder
+from insular.recipes.hidden.spec import SweepSpec
+from insular.recipes.hidden.sweep.results import LayerResult, SweepCell, SweepResult
+from insular.recipes.hidden.sweep.winners import winners
+from recipes.tiny_run import tiny_folder
 
 SECRET = "Zanzibar"
 """A word of every record."""

@@ -5,14 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from insular.hidden.intervals import MeanInterval
-from insular.hidden.inversion_results import InversionCell, InversionResult, PromptInversion
-from insular.hidden.inversion_spec import InversionSpec
+from insular.hidden.inversion.results import InversionCell, InversionResult, PromptInversion
+from insular.hidden.inversion.spec import InversionSpec
 from insular.models.loading import Decoder
-from insular.recipes.hidden_inversion_spec import HiddenInversionSpec
+from insular.recipes.hidden.inversion.spec import HiddenInversionSpec
 from insular.records.tokens import TokenisedRecord
-
-from .hidden_samples import prompts_file
-from .tiny_run import tiny_folder
+from recipes.hidden_samples import prompts_file
+from recipes.tiny_run import tiny_folder
 
 
 def tiny_inversion(folder: Path, **changes: object) -> HiddenInversionSpec:

@@ -7,9 +7,8 @@ from pathlib import Path
 import torch
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
-from insular.recipes.attack_membership_spec import MembershipSpec
-
-from .tiny_run import tiny_folder
+from insular.recipes.attack.membership.spec import MembershipSpec
+from recipes.tiny_run import tiny_folder
 
 N = 120
 """Records of each file: enough to resolve a false positive rate of 1%."""

@@ -18,8 +18,7 @@ from insular.audit.results import (
 )
 from insular.audit.spec import AXES, EQUAL_SHAPE_AXES, Axis
 from insular.evidence import InputFact, MachineFacts, RunManifest
-
-from .part_samples import LOCALISATION, RECONCILED, census, sensitivity
+from recipes.part_samples import LOCALISATION, RECONCILED, census, sensitivity
 
 RECORDS = tuple(
     f"wikipedia:{line}:{part}" for line, part in zip(range(12, 44, 4), [3, 1] * 4, strict=True)

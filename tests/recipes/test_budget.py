@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from insular.accounting import PrivacyCost, group_privacy, spend
 from insular.errors import InvalidArgumentError
-from insular.recipes._budget_words import factor, rate, upper
-from insular.recipes.budget import run_epsilon
-from insular.recipes.budget_pair import pair_price
-from insular.recipes.budget_results import PairSpec, PlannedRun
+from insular.recipes.budget._words import factor, rate, upper
+from insular.recipes.budget.pair import pair_price
+from insular.recipes.budget.questions import run_epsilon
+from insular.recipes.budget.results import PairSpec, PlannedRun
 
 
 @given(st.floats(0, 1e300), st.integers(2, 7))

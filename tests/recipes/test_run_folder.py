@@ -6,7 +6,7 @@ import pytest
 
 from insular.errors import InvalidArgumentError
 from insular.evidence import InputFact, RunStore
-from insular.recipes.hidden_spec import SweepSpec
+from insular.recipes.hidden.spec import SweepSpec
 from insular.recipes.run_folder import begin_or_continue
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from insular.errors import RecordError
-from insular.recipes.spec import AuditSpec
+from insular.recipes.audit.spec import AuditSpec
 from insular.recipes.text import choose_records
 from insular.records import Corpus, Record
 

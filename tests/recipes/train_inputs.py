@@ -5,9 +5,8 @@ import random
 from collections.abc import Sequence
 from pathlib import Path
 
-from insular.recipes.train_spec import TrainSpec
-
-from .tiny_run import tiny_folder
+from insular.recipes.train.spec import TrainSpec
+from recipes.tiny_run import tiny_folder
 
 
 def user_tickets(

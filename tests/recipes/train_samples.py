@@ -13,7 +13,7 @@ from insular.accounting import (
     RepeatedEvent,
     Unit,
 )
-from insular.recipes.train_results import (
+from insular.recipes.train.results import (
     Artifact,
     IsolationFinding,
     LedgerEntryRef,
@@ -29,8 +29,7 @@ from insular.training.results import (
     SamplerFacts,
     StepTelemetry,
 )
-
-from .samples import MANIFEST as AUDIT_MANIFEST
+from recipes.samples import MANIFEST as AUDIT_MANIFEST
 
 STEPS, N_UNITS, BATCH, CLIP, NOISE, N_PARAMS = 200, 1000, 16, 0.1, 0.744, 460800
 TENSORS = tuple(

@@ -55,4 +55,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    from insular.cli.process import main as process
+
+    process()

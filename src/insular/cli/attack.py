@@ -14,8 +14,8 @@ from insular.cli.attack_secrets import attribute, canaries, extraction
 from insular.cli.one_line_group import OneLineGroup
 from insular.cli.output import JSON_HELP, end, goes_on, print_json, show
 from insular.cli.spec_options import names
-from insular.recipes.attack_spec import ReleaseSpec
-from insular.recipes.attack_training_spec import TrainingAttackSpec
+from insular.recipes.attack.release.spec import ReleaseSpec
+from insular.recipes.attack.training.spec import TrainingAttackSpec
 
 T = TypeVar("T")
 
@@ -60,7 +60,7 @@ def power(
     from insular.audit.power import attack_power
     from insular.evidence import write_atomic
     from insular.evidence.files import explained
-    from insular.recipes.attack_summary import power_blocks, power_svg
+    from insular.recipes.attack.release.summary import power_blocks, power_svg
     from insular.reports.terminal import results_console
 
     result = attack_power(
@@ -207,8 +207,8 @@ def training(
 
 def _release(spec: ReleaseSpec, folder: Path, *, workers: int, json: str, quiet: bool) -> int:
     """Draw, print, and give the exit code."""
-    from insular.recipes.attack import attack_releases
-    from insular.recipes.attack_summary import release_blocks
+    from insular.recipes.attack.release.run import attack_releases
+    from insular.recipes.attack.release.summary import release_blocks
 
     attack = partial(attack_releases, spec, folder)
     lines = spec.shard_draws // 1024 + 1
@@ -221,9 +221,9 @@ def _training(
     spec: TrainingAttackSpec, folder: Path, *, workers: int, json: str, quiet: bool
 ) -> int:
     """Play, print, and give the exit code."""
-    from insular.recipes.attack_training import attack_training
-    from insular.recipes.attack_training_summary import training_blocks
-    from insular.recipes.training_games import LINES
+    from insular.recipes.attack.training.games import LINES
+    from insular.recipes.attack.training.run import attack_training
+    from insular.recipes.attack.training.summary import training_blocks
 
     attack = partial(attack_training, spec, folder)
     result = _attacked(attack, LINES + 1, workers=workers, quiet=quiet)

@@ -8,7 +8,7 @@ import typer
 
 from insular.cli.output import JSON_HELP, end, goes_on, show
 from insular.cli.spec_options import items, names
-from insular.recipes.attack_membership_spec import MembershipSpec
+from insular.recipes.attack.membership.spec import MembershipSpec
 
 _DEFAULT = MembershipSpec(run="", members="-", non_members="-")
 
@@ -123,8 +123,8 @@ def _shadows(given: list[str]) -> tuple[str, tuple[str, ...]]:
 def _attacked(spec: MembershipSpec, folder: Path, *, json: str, quiet: bool) -> int:
     """Attack, print, and give the exit code."""
     from insular.cli.progress import TaskProgress
-    from insular.recipes.attack_membership import attack_membership
-    from insular.recipes.attack_membership_summary import membership_blocks
+    from insular.recipes.attack.membership.run import attack_membership
+    from insular.recipes.attack.membership.summary import membership_blocks
 
     with TaskProgress(lambda task: 20, quiet=quiet) as progress:
         result = attack_membership(spec, folder, command=tuple(sys.argv), progress=progress)

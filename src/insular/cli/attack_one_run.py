@@ -8,7 +8,7 @@ import typer
 
 from insular.cli.output import JSON_HELP, end, goes_on, show
 from insular.cli.spec_options import items
-from insular.recipes.attack_one_run_spec import OneRunSpec
+from insular.recipes.attack.one_run.spec import OneRunSpec
 
 _DEFAULT = OneRunSpec(run="")
 
@@ -67,8 +67,8 @@ def one_run(
 def _one_run(spec: OneRunSpec, folder: Path, *, json: str, quiet: bool) -> int:
     """Play, print, and give the exit code."""
     from insular.cli.progress import TaskProgress
-    from insular.recipes.attack_one_run import attack_one_run
-    from insular.recipes.attack_one_run_summary import one_run_blocks
+    from insular.recipes.attack.one_run.run import attack_one_run
+    from insular.recipes.attack.one_run.summary import one_run_blocks
 
     with TaskProgress(lambda task: 2, quiet=quiet) as progress:
         result = attack_one_run(spec, folder, command=tuple(sys.argv), progress=progress)

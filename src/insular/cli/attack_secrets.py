@@ -8,9 +8,9 @@ import typer
 
 from insular.cli.output import JSON_HELP, end, goes_on, print_json, show
 from insular.cli.spec_options import items, names
-from insular.recipes.attack_attribute_spec import AttributeSpec
-from insular.recipes.attack_canaries_spec import CanarySpec
-from insular.recipes.attack_extraction_spec import ExtractionSpec
+from insular.recipes.attack.attribute.spec import AttributeSpec
+from insular.recipes.attack.extraction.canaries_spec import CanarySpec
+from insular.recipes.attack.extraction.spec import ExtractionSpec
 
 _CANARIES = CanarySpec(text="")
 _EXTRACTION = ExtractionSpec(run="", canaries="")
@@ -45,9 +45,9 @@ def canaries(
 ) -> None:
     """Plant secrets of known randomness in a training file, half held out as controls."""
     from insular.evidence import default_run_path
-    from insular.recipes.attack_canaries import plant_canaries
-    from insular.recipes.attack_canaries_spec import without_secrets
-    from insular.recipes.attack_extraction_summary import canaries_blocks
+    from insular.recipes.attack.extraction.canaries import plant_canaries
+    from insular.recipes.attack.extraction.canaries_spec import without_secrets
+    from insular.recipes.attack.extraction.summary import canaries_blocks
     from insular.reports.terminal import results_console
 
     spec = CanarySpec(
@@ -168,8 +168,8 @@ def attribute(
 def _extraction(spec: ExtractionSpec, folder: Path, *, json: str, quiet: bool) -> int:
     """Rank, print, and give the exit code."""
     from insular.cli.progress import TaskProgress
-    from insular.recipes.attack_extraction import attack_extraction
-    from insular.recipes.attack_extraction_summary import extraction_blocks
+    from insular.recipes.attack.extraction.run import attack_extraction
+    from insular.recipes.attack.extraction.summary import extraction_blocks
 
     with TaskProgress(lambda task: _LINES, quiet=quiet) as progress:
         result = attack_extraction(spec, folder, command=tuple(sys.argv), progress=progress)
@@ -180,8 +180,8 @@ def _extraction(spec: ExtractionSpec, folder: Path, *, json: str, quiet: bool) -
 def _attribute(spec: AttributeSpec, folder: Path, *, json: str, quiet: bool) -> int:
     """Guess, print, and give the exit code."""
     from insular.cli.progress import TaskProgress
-    from insular.recipes.attack_attribute import attack_attribute
-    from insular.recipes.attack_attribute_summary import attribute_blocks
+    from insular.recipes.attack.attribute.run import attack_attribute
+    from insular.recipes.attack.attribute.summary import attribute_blocks
 
     with TaskProgress(lambda task: 1, quiet=quiet) as progress:
         result = attack_attribute(spec, folder, command=tuple(sys.argv), progress=progress)

@@ -9,7 +9,7 @@ import typer
 
 from insular.cli.output import JSON_HELP, end, goes_on, print_json
 from insular.cli.spec_options import settings
-from insular.recipes.spec import AuditSpec
+from insular.recipes.audit.spec import AuditSpec
 
 if TYPE_CHECKING:
     from insular.audit.witness_results import WitnessResult
@@ -128,8 +128,8 @@ def _run(spec: AuditSpec, folder: Path, *, workers: int, json: str, quiet: bool)
     """Run the audit, print it, and give its exit code."""
     from insular.cli.progress import TaskProgress
     from insular.evidence import available_cores
-    from insular.recipes.audit import audit_stack
-    from insular.recipes.isolation_summary import isolation_summary, summary_blocks
+    from insular.recipes.audit.run import audit_stack
+    from insular.recipes.audit.summary import isolation_summary, summary_blocks
     from insular.recipes.run_folder import PAGE
     from insular.reports.terminal import results_console
 
@@ -163,7 +163,7 @@ def n_lines(task: str) -> int:
 
 def _list_stacks() -> None:
     """Print every stack with its line."""
-    from insular.recipes.spec import STACKS
+    from insular.recipes.audit.spec import STACKS
     from insular.reports.terminal import results_console, table
 
     results_console().print(table(("Stack", "What it is"), list(STACKS.items())))
@@ -172,7 +172,7 @@ def _list_stacks() -> None:
 def _witness(device: str, json: str) -> int:
     """Run the constructed witnesses and print them."""
     from insular.audit.witnesses import run_witnesses
-    from insular.recipes.witness_summary import witness_blocks
+    from insular.recipes.audit.witness_summary import witness_blocks
     from insular.reports.terminal import results_console
 
     result: WitnessResult = run_witnesses(device=device)

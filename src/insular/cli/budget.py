@@ -44,8 +44,8 @@ def epsilon(
     quiet: Quiet = False,
 ) -> None:
     """Epsilon of a run by every accountant, side by side, and what it means."""
-    from insular.recipes.budget import run_epsilon
-    from insular.recipes.budget_summary import epsilon_blocks
+    from insular.recipes.budget.questions import run_epsilon
+    from insular.recipes.budget.summary import epsilon_blocks
 
     run = _run(noise_multiplier, sampling_prob, steps, relation=relation, unit=unit)
     result = run_epsilon(run, delta=delta, records_per_owner=records_per_owner)
@@ -76,9 +76,9 @@ def calibrate(
 
     Exit code 2: the promise is out of reach; the line says what is in reach.
     """
-    from insular.recipes.budget import calibrated_noise
-    from insular.recipes.budget_results import CalibrationSpec
-    from insular.recipes.budget_summary import calibration_blocks
+    from insular.recipes.budget.questions import calibrated_noise
+    from insular.recipes.budget.results import CalibrationSpec
+    from insular.recipes.budget.summary import calibration_blocks
 
     promises = {"epsilon": epsilon, "advantage": advantage, "true_positive_rate": tpr}
     given = [(name, value) for name, value in promises.items() if value is not None]
@@ -127,8 +127,8 @@ def curve(
 ) -> None:
     """Epsilon at each delta, advantage, and the trade-off curve of the best attacker."""
     from insular.evidence import write_atomic
-    from insular.recipes.budget import DELTAS, RATES, budget_curve
-    from insular.recipes.budget_summary import curve_blocks, curve_svg
+    from insular.recipes.budget.questions import DELTAS, RATES, budget_curve
+    from insular.recipes.budget.summary import curve_blocks, curve_svg
 
     run = _run(noise_multiplier, sampling_prob, steps, relation=relation, unit=unit)
     result = budget_curve(run, deltas=delta or DELTAS, rates=fpr or RATES)
@@ -161,9 +161,9 @@ def pair(
 
     Exit code 0: the distance keeps the bound. 1: it exceeds it, and the claim does not hold.
     """
-    from insular.recipes.budget_pair import pair_price
-    from insular.recipes.budget_results import PairSpec
-    from insular.recipes.budget_summary import pair_blocks
+    from insular.recipes.budget.pair import pair_price
+    from insular.recipes.budget.results import PairSpec
+    from insular.recipes.budget.summary import pair_blocks
 
     spec = PairSpec(
         distance=distance,
@@ -188,8 +188,8 @@ def group(
     quiet: Quiet = False,
 ) -> None:
     """What a guarantee for one record means for an owner of several."""
-    from insular.recipes.budget_pair import group_price
-    from insular.recipes.budget_summary import group_blocks
+    from insular.recipes.budget.pair import group_price
+    from insular.recipes.budget.summary import group_blocks
 
     result = group_price(epsilon, delta, records_per_owner=records_per_owner)
     _show(result, group_blocks, json, number=result.owner.epsilon if quiet else None)
@@ -199,7 +199,7 @@ def _run(
     noise_multiplier: float, sampling_prob: float, steps: int, *, relation: str, unit: str
 ) -> Any:
     """The run that the options describe."""
-    from insular.recipes.budget_results import PlannedRun
+    from insular.recipes.budget.results import PlannedRun
 
     return PlannedRun(
         noise_multiplier=noise_multiplier,

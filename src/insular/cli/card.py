@@ -29,9 +29,9 @@ def card(
 
     Exit code 0: the claim holds. 1: it does not. 2: undecided, or there is no card to make.
     """
-    from insular.recipes.card import make_card, write_card
-    from insular.recipes.card_statements import NOTHING_STATED, read_statements
-    from insular.recipes.card_words import card_summary
+    from insular.recipes.card.run import make_card, write_card
+    from insular.recipes.card.statements import NOTHING_STATED, read_statements
+    from insular.recipes.card.words import card_summary
 
     made = make_card(
         run,

@@ -11,7 +11,7 @@ from insular.cli.hidden_store import store
 from insular.cli.one_line_group import OneLineGroup
 from insular.cli.output import JSON_HELP, end, goes_on, print_json, show
 from insular.cli.spec_options import settings, with_options
-from insular.recipes.hidden_spec import MECHANISM_KINDS, SweepSpec
+from insular.recipes.hidden.spec import MECHANISM_KINDS, SweepSpec
 
 app = typer.Typer(
     cls=OneLineGroup,
@@ -134,7 +134,7 @@ def _geometry(
     """Measure, print, and give the exit code."""
     from insular.cli.progress import TaskProgress
     from insular.evidence import available_cores
-    from insular.recipes.hidden_geometry import layer_blocks, measure_layers
+    from insular.recipes.hidden.geometry.run import layer_blocks, measure_layers
 
     lines = {**_lines(spec), "layers": 2 * len(spec.layers) + 1}
     with TaskProgress(lambda task: lines[task], quiet=quiet) as progress:
@@ -158,8 +158,8 @@ def _lines(spec: SweepSpec) -> dict[str, int]:
 def _fit(spec: SweepSpec, folder: Path, states: Path | None, *, json: str, quiet: bool) -> int:
     """Fit, print, and give the exit code."""
     from insular.cli.progress import TaskProgress
-    from insular.recipes._hidden_words import cell_words
-    from insular.recipes.hidden_fit import RELEASE, fit_release
+    from insular.recipes.hidden.fit import RELEASE, fit_release
+    from insular.recipes.hidden.sweep._words import cell_words
     from insular.reports.terminal import results_console
 
     lines = {**_lines(spec), "fit": 1}
@@ -179,8 +179,8 @@ def _sweep(
     """Sweep, print, and give the exit code."""
     from insular.cli.progress import TaskProgress
     from insular.evidence import available_cores
-    from insular.recipes.hidden_sweep import sweep_hidden
-    from insular.recipes.hidden_sweep_summary import sweep_blocks
+    from insular.recipes.hidden.sweep.run import sweep_hidden
+    from insular.recipes.hidden.sweep.summary import sweep_blocks
 
     lines = {
         **_lines(spec),

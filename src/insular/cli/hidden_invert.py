@@ -8,7 +8,7 @@ import typer
 
 from insular.cli.output import JSON_HELP, end, goes_on, show
 from insular.cli.spec_options import settings, with_options
-from insular.recipes.hidden_inversion_spec import HiddenInversionSpec
+from insular.recipes.hidden.inversion.spec import HiddenInversionSpec
 
 _OPTIONS = {
     "kl_nats": "kl",
@@ -53,8 +53,8 @@ def _invert(
     """Invert, print, and give the exit code."""
     from insular.cli.progress import TaskProgress
     from insular.evidence import available_cores
-    from insular.recipes.hidden_inversion import invert_hidden
-    from insular.recipes.hidden_inversion_summary import inversion_blocks
+    from insular.recipes.hidden.inversion.run import invert_hidden
+    from insular.recipes.hidden.inversion.summary import inversion_blocks
 
     cells = len(spec.layers) * len(spec.chosen) * len(spec.storages)
     lines = {

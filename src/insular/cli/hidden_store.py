@@ -9,7 +9,7 @@ import typer
 
 from insular.cli.output import JSON_HELP, end, goes_on, show
 from insular.cli.spec_options import settings, with_options
-from insular.recipes.hidden_store_spec import CLEAN, HiddenStoreSpec
+from insular.recipes.hidden.store.spec import CLEAN, HiddenStoreSpec
 
 _OPTIONS = {
     "kl_nats": "kl",
@@ -85,8 +85,8 @@ def _store(
     """Measure, print, and give the exit code."""
     from insular.cli.progress import TaskProgress
     from insular.evidence import available_cores
-    from insular.recipes.hidden_store import store_hidden
-    from insular.recipes.hidden_store_summary import store_blocks
+    from insular.recipes.hidden.store.run import store_hidden
+    from insular.recipes.hidden.store.summary import store_blocks
 
     fitted = sum(name != CLEAN for name in spec.mechanisms)
     lines = {

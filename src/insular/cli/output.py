@@ -6,6 +6,8 @@ from typing import Any, NoReturn
 
 import typer
 
+from insular.cli import interrupts
+
 JSON_HELP = "Write the result as JSON to this file; - is standard output."
 
 
@@ -53,28 +55,46 @@ def show(
     console.print(f"Page:   {folder / PAGE}", soft_wrap=True)
 
 
-def end(run: Callable[[], int], *, interrupted: str) -> NoReturn:
+def end(run: Callable[[], int], *, interrupted: str | Callable[[], str]) -> NoReturn:
     """Run a command to its end and leave with its exit code.
 
     Args:
         run: Gives the exit code.
         interrupted: How to go on, if it is interrupted; the exit code is then 130.
     """
+    code = None
     try:
         code = run()
     except KeyboardInterrupt:
-        typer.echo(f"insular: interrupted; {interrupted}", err=True)
-        code = 130
+        pass
+    except Exception:
+        if not interrupts.noticed():
+            raise
+    if code is None or interrupts.noticed():
+        code = interrupts.leave(interrupted if isinstance(interrupted, str) else interrupted())
     raise typer.Exit(code)
 
 
-def goes_on(folder: Path) -> str:
+def goes_on(folder: Path) -> Callable[[], str]:
     """How a run goes on that keeps what it had finished.
 
     Args:
         folder: Its folder.
 
     Returns:
-        The end of a sentence.
+        Gives the end of a sentence, by what the folder holds by then.
     """
-    return f"the same command with --out {folder} goes on from here."
+
+    def how() -> str:
+        from insular.errors import InsularError
+        from insular.evidence import RunStore
+
+        try:
+            complete = RunStore.open(folder).manifest.status == "complete"
+        except InsularError:  # nothing was begun, or it cannot be read
+            complete = False
+        if complete:
+            return f"the run in {folder} was complete."
+        return f"the same command with --out {folder} goes on from here."
+
+    return how

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, final
 
+from insular.cli import interrupts
+
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
@@ -55,6 +57,7 @@ class TaskProgress:
 
     def __call__(self, task: str, line: str) -> None:
         """Take one line of one task; an empty task is the preparation."""
+        interrupts.check()  # a library may have caught one
         if self._quiet:
             return
         if self._live is None:

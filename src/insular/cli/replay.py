@@ -25,7 +25,7 @@ def replay(
     from insular.cli.audit import n_lines
     from insular.cli.progress import TaskProgress
     from insular.evidence import available_cores
-    from insular.recipes.replay import replay as repeat
+    from insular.recipes.audit.replay import replay as repeat
     from insular.reports.terminal import results_console, verdict_panel
 
     with TaskProgress(n_lines, quiet=quiet) as progress:

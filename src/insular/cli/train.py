@@ -9,7 +9,7 @@ import typer
 from insular.cli.output import JSON_HELP, end, print_json
 from insular.cli.spec_options import settings, with_options
 from insular.errors import InvalidArgumentError
-from insular.recipes.train_spec import BACKBONES, TrainSpec
+from insular.recipes.train.spec import BACKBONES, TrainSpec
 
 N_AUDIT_LINES = 34
 """Lines that the short audit reports, about."""
@@ -83,8 +83,8 @@ def _run(spec: TrainSpec, folder: Path, *, resume: bool, json: str, quiet: bool)
     """Train, print what came out, and give the exit code."""
     from insular.cli.progress import TaskProgress
     from insular.recipes.run_folder import PAGE
-    from insular.recipes.train import train_privately
-    from insular.recipes.train_summary import summary_blocks, train_summary
+    from insular.recipes.train.run import train_privately
+    from insular.recipes.train.summary import summary_blocks, train_summary
     from insular.reports.terminal import results_console
 
     def n_lines(task: str) -> int:
@@ -107,8 +107,8 @@ def _search(
 ) -> int:
     """Search, print what was kept and what it cost, and give the exit code."""
     from insular.cli.progress import TaskProgress
-    from insular.recipes.train_search import read_search, search_privately
-    from insular.recipes.train_search_summary import search_blocks
+    from insular.recipes.train.search.run import read_search, search_privately
+    from insular.recipes.train.search.summary import search_blocks
     from insular.reports.terminal import results_console
 
     def n_lines(task: str) -> int:

@@ -12,7 +12,7 @@ from insular.models.spec import LoraSpec
 from insular.models.structure import attention_targets, block_linears
 from insular.precision.policy import Replacement, apply_precision, set_layer_modes
 from insular.precision.spec import PrecisionSpec
-from insular.recipes.spec import StackName
+from insular.recipes.audit.spec import StackName
 
 
 @final

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from insular.errors import InsularError, SubjectError
 from insular.evidence import InputFact
-from insular.recipes.spec import AuditSpec
+from insular.recipes.audit.spec import AuditSpec
 from insular.recipes.text import AuditText, check_context, choose_records, load_corpus
 
 if TYPE_CHECKING:

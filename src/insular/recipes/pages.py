@@ -8,19 +8,19 @@ from insular.errors import EvidenceError
 from insular.evidence import RunStore
 
 _WRITERS = {
-    "attack.attribute": "insular.recipes.attack_attribute",
-    "attack.extraction": "insular.recipes.attack_extraction",
-    "attack.membership": "insular.recipes.attack_membership",
-    "attack.one-run": "insular.recipes.attack_one_run",
-    "attack.release": "insular.recipes.attack",
-    "attack.training": "insular.recipes.attack_training",
-    "audit.isolation": "insular.recipes.audit",
-    "hidden.geometry": "insular.recipes.hidden_geometry",
-    "hidden.invert": "insular.recipes.hidden_inversion",
-    "hidden.store": "insular.recipes.hidden_store",
-    "hidden.sweep": "insular.recipes.hidden_sweep",
-    "train": "insular.recipes.train",
-    "train.search": "insular.recipes.train_search",
+    "attack.attribute": "insular.recipes.attack.attribute.run",
+    "attack.extraction": "insular.recipes.attack.extraction.run",
+    "attack.membership": "insular.recipes.attack.membership.run",
+    "attack.one-run": "insular.recipes.attack.one_run.run",
+    "attack.release": "insular.recipes.attack.release.run",
+    "attack.training": "insular.recipes.attack.training.run",
+    "audit.isolation": "insular.recipes.audit.run",
+    "hidden.geometry": "insular.recipes.hidden.geometry.run",
+    "hidden.invert": "insular.recipes.hidden.inversion.run",
+    "hidden.store": "insular.recipes.hidden.store.run",
+    "hidden.sweep": "insular.recipes.hidden.sweep.run",
+    "train": "insular.recipes.train.run",
+    "train.search": "insular.recipes.train.search.run",
 }
 """Kind of a run to the module whose ``write_page`` renders it."""
 

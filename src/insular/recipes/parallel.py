@@ -1,6 +1,7 @@
 """Jobs side by side in worker processes, with progress from all of them."""
 
 import contextlib
+import signal
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -38,6 +39,7 @@ def run_jobs(
     Guarantees:
         * ``finished`` is called in this process, once a job, as soon as it ends.
         * The numbers do not depend on ``workers``.
+        * An interrupt reaches this process alone; it ends the workers, and they print nothing.
 
     Args:
         jobs: The jobs; the first ones start first.
@@ -55,20 +57,39 @@ def run_jobs(
 
     from joblib import Parallel, delayed
 
-    with multiprocessing.Manager() as manager:
+    with multiprocessing.Manager() as manager, warnings.catch_warnings():
+        # joblib replaces a worker whose memory grew, and says so; it does so between jobs
+        warnings.filterwarnings("ignore", message="A worker stopped while some jobs")
+        # and advises whoever does not wait for all jobs, such as an interrupt
+        warnings.filterwarnings("ignore", message=r"\d+ tasks ")
         lines = manager.Queue()
         listener = threading.Thread(target=_relay, args=(lines, progress), daemon=True)
         listener.start()
         pool = Parallel(n_jobs=workers, return_as="generator_unordered", pre_dispatch="n_jobs")
-        with warnings.catch_warnings():
-            # joblib replaces a worker whose memory grew, and says so; it does so between jobs
-            warnings.filterwarnings("ignore", message="A worker stopped while some jobs")
-            for name, output in pool(  # pyright: ignore[reportGeneralTypeIssues]
-                delayed(_in_worker)(job, lines) for job in jobs
-            ):
+        with _interrupts_wait():
+            outputs: Any = pool(delayed(_in_worker)(job, lines) for job in jobs)
+        with contextlib.closing(outputs):
+            for name, output in outputs:
                 finished(name, output)
         lines.put(None)
         listener.join()
+
+
+@contextlib.contextmanager
+def _interrupts_wait() -> Iterator[None]:
+    """Block the interrupt in this thread; processes that start here keep it blocked for good.
+
+    A terminal sends it to workers too. One that is still importing would print a traceback, and one
+    that waits for a job would break the pool before this process has ended it.
+    """
+    from multiprocessing import resource_tracker
+
+    resource_tracker.ensure_running()  # Python's own unblocks the interrupt when it starts
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextlib.contextmanager

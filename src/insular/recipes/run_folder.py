@@ -16,7 +16,7 @@ from insular.evidence import (
     sha256_of,
     to_toml,
 )
-from insular.recipes.spec import PACKAGED_MODELS, PACKAGED_TEXTS
+from insular.recipes.audit.spec import PACKAGED_MODELS, PACKAGED_TEXTS
 from insular.reports.page import Page, render
 
 SPEC_FILE = "run.toml"

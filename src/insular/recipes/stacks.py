@@ -20,7 +20,7 @@ from insular.precision.policy import calibrate_outliers
 from insular.precision.spec import PrecisionSpec
 from insular.precision.stock import Linear4bit, Linear8bitLt
 from insular.recipes.adapted import BUILT, AdaptedModel, Stack, build_adapted
-from insular.recipes.spec import AuditSpec, StackName
+from insular.recipes.audit.spec import AuditSpec, StackName
 from insular.recipes.text import check_context, choose_records
 from insular.records import read_packaged
 from insular.records.batches import TokenBatch, collate

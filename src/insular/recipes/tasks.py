@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, final
 
 from insular.evidence import ArrayRef, RunStore
+from insular.recipes.audit.sources import forget_built
 from insular.recipes.inputs import Progress
 from insular.recipes.parallel import Job, run_jobs
-from insular.recipes.sources import forget_built
 
 if TYPE_CHECKING:
     import numpy as np

@@ -6,7 +6,7 @@ from typing import final
 
 from insular.errors import InvalidArgumentError, RecordError
 from insular.evidence import InputFact
-from insular.recipes.spec import PACKAGED_TEXTS, AuditSpec
+from insular.recipes.audit.spec import PACKAGED_TEXTS, AuditSpec
 from insular.records import Corpus, Record, TokenisedRecord, read_corpus, read_packaged, tokenise
 
 

@@ -1,0 +1,1 @@
+"""Exact inversion: from stored states back to the tokens."""

@@ -1,0 +1,267 @@
+"""One position of an inversion: propose continuations, run them, keep those that explain it."""
+
+from dataclasses import dataclass
+from typing import final
+
+import torch
+from torch import Tensor
+
+from insular.hidden.inversion.prefix import PrefixRunner
+from insular.hidden.inversion.spec import InversionSpec
+from insular.hidden.inversion.token_ranking import TokenRanking
+from insular.hidden.inversion.tried import Hypotheses, TriedTokens
+from insular.hidden.inversion.views import View
+
+_GROWTH = 8  # each round tries this many times as many as the one before
+_MOST_POSITIONS = 65_536  # tokens whose keys and values guesses without a state may hold
+_FIRST_ROUNDS = 256  # tried at a position before earlier choices are opened again
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Step:
+    """What one position gave."""
+
+    hypotheses: Hypotheses
+    """Those kept."""
+    fits: bool
+    """Whether the best of them can be the truth."""
+    tried: int
+    """Continuations that were run."""
+    margin_nats: float
+    """How far the best one is above the next; infinite for a single one."""
+    crowded: bool
+    """Whether more than could be kept were within the margin."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Foreseen:
+    """What is known of continuations before they are run, in nats ``[hypothesis, vocab]``."""
+
+    before: Hypotheses
+    """What they continue."""
+    path: Tensor
+    """By the positions before, and the prior."""
+    likely: Tensor
+    """By these, the position's own state and the next one, where there are any."""
+
+
+@final
+class Stepper:
+    """Continues hypotheses by one token, for one released trajectory.
+
+    Args:
+        runner: Runs the model up to the layer.
+        ranking: The first-order model.
+        view: What was released.
+        spec: Widths and margins.
+    """
+
+    def __init__(
+        self, runner: PrefixRunner, ranking: TokenRanking, view: View, spec: InversionSpec
+    ) -> None:
+        self.runner = runner
+        self.ranking = ranking
+        self.view = view
+        self.spec = spec
+        self.table_scores = _table_scores(ranking, view)
+
+    def start(self) -> Hypotheses:
+        """The empty prompt."""
+        path = torch.zeros(1, dtype=torch.float64)
+        return Hypotheses(prefixes=self.runner.empty(), path=path, seen=((),))
+
+    def step(
+        self,
+        before: Hypotheses,
+        position: int,
+        *,
+        first: int = 0,
+        wide: bool = False,
+        opened: bool = False,
+    ) -> Step:
+        """Continue by one token.
+
+        Args:
+            before: Hypotheses for the positions before.
+            position: Which one comes next.
+            first: Try this many tokens of each hypothesis and no more; 0 for rounds that grow.
+            wide: Whether to try as many tokens as allowed before giving up.
+            opened: Whether to keep all that the beam holds, however unlikely.
+
+        Returns:
+            The step.
+        """
+        if not bool(self.view.observed[position]):
+            return self._blind(before, position, opened=opened)
+        search = TriedTokens(before, n_vocabulary=self.table_scores[position].shape[0])
+        limit = self.spec.max_candidates if wide else min(_FIRST_ROUNDS, self.spec.max_candidates)
+        ask = self.spec.prior == "always" or (self.spec.prior == "auto" and self.view.noisy)
+        prior = self._prior(search) if ask else None
+        size = self._first_size(len(before))
+        while True:
+            earlier = search.tried
+            if first:
+                scores = self._proposals(search, position)
+                self._run(search, position, search.untried_each(scores, first))
+                break
+            self._round(search, position, size=size, prior=prior)
+            enough = search.best_fits(self.view) and not self._is_open(
+                search, earlier=earlier, opened=opened
+            )
+            if enough or search.tried >= limit or search.exhausted:
+                break
+            if prior is None and self.spec.prior != "never":
+                prior = self._prior(search)
+            size = min(_GROWTH * size, max(limit - search.tried, 1))
+        if prior is not None or (
+            self.spec.prior != "never" and search.n_near(self.spec.margin_nats) > 1
+        ):
+            search.add_prior(prior if prior is not None else self._prior(search))
+        return self._kept(search, opened=opened)
+
+    def foreseen(self, before: Hypotheses, position: int) -> Foreseen:
+        """What is known of each continuation before it is run.
+
+        Args:
+            before: Hypotheses for the positions before.
+            position: Which one comes next.
+
+        Returns:
+            Their nats, by prior alone and by all that is known.
+        """
+        ready, prior = before, None
+        if self.spec.prior != "never":
+            prefixes, prior = self.runner.prior(before.prefixes)
+            ready = Hypotheses(prefixes=prefixes, path=before.path, seen=before.seen)
+        path = before.path[:, None].float().expand(-1, self.ranking.table.n_tokens)
+        path = path if prior is None else path + prior
+        likely = path + self._by_the_next_state(position)
+        if bool(self.view.observed[position]):
+            likely = likely + self.table_scores[position]
+        return Foreseen(before=ready, path=path, likely=likely)
+
+    def _by_the_next_state(self, position: int) -> Tensor:
+        """What each token would do to the state after it, where there is one."""
+        if position + 1 >= self.view.n_tokens or not bool(self.view.observed[position + 1]):
+            return torch.zeros(1)
+        state, scores = self.view.values[position + 1], self.table_scores[position + 1]
+        return self.ranking.token_before(state, scores.topk(self.spec.first_candidates).indices)
+
+    def _first_size(self, n_hypotheses: int) -> int:
+        """Continuations of the first round."""
+        if self.view.noisy:
+            return max(self.spec.noisy_candidates, self.spec.first_candidates * n_hypotheses)
+        return self.spec.first_candidates * n_hypotheses
+
+    def _prior(self, search: TriedTokens) -> Tensor | None:
+        """Log-probabilities of the next token of each hypothesis, or None at the first position."""
+        if self.spec.prior == "never":
+            return None
+        ready, found = self.runner.prior(search.before.prefixes)
+        search.before = Hypotheses(prefixes=ready, path=search.before.path, seen=search.before.seen)
+        return found
+
+    def _round(
+        self, search: TriedTokens, position: int, *, size: int, prior: Tensor | None
+    ) -> None:
+        """Propose untried continuations, run them and note their scores."""
+        scores = self._proposals(search, position)
+        if prior is not None:
+            scores = scores + prior
+        if self.view.noisy or search.tried:
+            both = prior is not None and search.tried > 0 and not self.view.noisy
+            picked = search.untried(scores, size - size // 2 if both else size)
+            self._run(search, position, picked)
+            if both and prior is not None:
+                # where the first-order model fails, the prior alone often knows the token
+                self._run(search, position, search.untried(prior, size // 2))
+        else:
+            self._run(search, position, search.untried_each(scores, self.spec.first_candidates))
+
+    def _proposals(self, search: TriedTokens, position: int) -> Tensor:
+        """Path and first-order log-likelihood, corrected by what was tried of each hypothesis."""
+        table = self.table_scores[position]
+        rows = []
+        for hypothesis in range(len(search.before)):
+            own = search.of_hypothesis(hypothesis)
+            if own is None or position == 0 or self.view.noisy:
+                rows.append(table)
+            else:
+                seen = self.view.values[position]
+                rows.append(self.ranking.corrected(seen, own[0], own[1]))
+        return torch.stack(rows) + search.before.path[:, None].to(table)
+
+    def _run(self, search: TriedTokens, position: int, picked: tuple[Tensor, Tensor]) -> None:
+        """Run continuations and note their scores."""
+        parents, tokens = picked
+        if not len(tokens):
+            return
+        found = self.runner.continued(search.before.prefixes, parents, tokens)
+        distances = self.view.distances(position, found.states)
+        search.note(found, distances, self.view.scores(distances))
+
+    def _is_open(self, search: TriedTokens, *, earlier: int, opened: bool) -> bool:
+        """Whether tokens that were not tried may explain the state as well as the best one."""
+        if opened and search.tried < _FIRST_ROUNDS:
+            return True
+        margin = self.spec.margin_nats
+        # coarse cells hold many tokens: go on for as long as a round adds as good ones
+        return not self.view.noisy and search.n_near(margin, since=earlier) > 1
+
+    def _kept(self, search: TriedTokens, *, opened: bool) -> Step:
+        """The continuations that go on."""
+        near = search.n_near(self.spec.margin_nats)
+        wide = opened or (near > self.spec.beam and not self.view.noisy)
+        width = _GROWTH * self.spec.beam if wide else self.spec.beam
+        totals, rows = search.totals.topk(min(width, search.tried))
+        margin = float(totals[0] - totals[1]) if len(totals) > 1 else float("inf")
+        if not opened:
+            kept = totals >= totals[0] - self.spec.margin_nats
+            totals, rows = totals[kept], rows[kept]
+        return Step(
+            hypotheses=search.made(self.runner, rows, totals),
+            fits=search.best_fits(self.view),
+            tried=search.tried,
+            margin_nats=margin,
+            crowded=near > len(rows),
+        )
+
+    def _blind(self, before: Hypotheses, position: int, *, opened: bool) -> Step:
+        """Continue where there is no state: by the prior, and by what the next state says."""
+        foreseen = self.foreseen(before, position)
+        width = (_GROWTH if opened else 1) * self.spec.gap_beam
+        width = max(1, min(width, foreseen.path.numel(), _MOST_POSITIONS // (position + 1)))
+        flat = foreseen.likely.flatten().topk(width).indices
+        # the next state is counted when it is reached
+        totals, order = foreseen.path.flatten()[flat].double().sort(descending=True)
+        flat, n_tokens = flat[order], foreseen.path.shape[1]
+        parents, tokens, ready = flat // n_tokens, flat % n_tokens, foreseen.before.prefixes
+        found = self.runner.continued(ready, parents, tokens)
+        rows = torch.arange(len(tokens))
+        seen = tuple((*before.seen[parent], float("nan")) for parent in parents.tolist())
+        prefixes = self.runner.chosen(ready, found, rows)
+        margin = float(totals[0] - totals[1]) if len(totals) > 1 else float("inf")
+        return Step(
+            hypotheses=Hypotheses(prefixes=prefixes, path=totals, seen=seen),
+            fits=True,
+            tried=0,
+            margin_nats=margin,
+            crowded=True,
+        )
+
+
+def _table_scores(ranking: TokenRanking, view: View) -> list[Tensor]:
+    """First-order log-likelihood of every token at each position; empty where nothing was kept."""
+    kept = view.observed.nonzero().flatten().tolist()
+    later = [position for position in kept if position > 0]
+    rows = [torch.zeros(0)] * view.n_tokens
+    if kept and kept[0] == 0:
+        rows[0] = ranking.first_position(view.values[0])
+    if later:
+        for position, scores in zip(
+            later, ranking.later_positions(view.values[later]), strict=True
+        ):
+            rows[position] = scores
+    return rows

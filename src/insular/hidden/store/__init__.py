@@ -1,0 +1,1 @@
+"""A vector index whose writes are released states, and what it still tells."""

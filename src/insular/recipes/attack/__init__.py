@@ -1,0 +1,1 @@
+"""``insular attack``: what a release or a run tells, from below; a package for each attack."""

@@ -1,0 +1,1 @@
+"""``insular attack attribute``: an attribute guessed from a record's other fields."""

@@ -1,0 +1,1 @@
+"""``insular attack canaries`` and ``extraction``: secrets planted, and ranked."""

@@ -1,0 +1,1 @@
+"""``insular attack membership``: losses of members and of others."""

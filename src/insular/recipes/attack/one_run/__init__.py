@@ -1,0 +1,1 @@
+"""``insular attack one-run``: one training with many canaries."""

@@ -1,0 +1,1 @@
+"""``insular attack release``: many releases of one audited step."""

@@ -1,0 +1,1 @@
+"""``insular attack training``: a run's own training, repeated with canaries."""

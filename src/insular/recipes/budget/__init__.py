@@ -1,0 +1,1 @@
+"""``insular budget``: what a planned run costs, and what a budget allows."""

@@ -1,0 +1,1 @@
+"""``insular card``: what a finished run promises, as a release card."""

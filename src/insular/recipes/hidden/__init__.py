@@ -1,0 +1,1 @@
+"""``insular hidden``: released hidden states; a package for each command."""

@@ -1,0 +1,1 @@
+"""``insular hidden geometry``: states before any release."""

@@ -1,0 +1,1 @@
+"""``insular hidden invert``: prompts read out of stored states."""

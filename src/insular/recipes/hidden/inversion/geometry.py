@@ -1,0 +1,77 @@
+"""The geometry of a layer from prompts that are not inverted, for mechanisms to be fitted to."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from insular.recipes.hidden.spec import SweepSpec
+
+if TYPE_CHECKING:
+    from insular.hidden.forward import SplitDecoder
+    from insular.hidden.release_geometry import ReleaseGeometry
+    from insular.records import TokenisedRecord
+
+_LABELS = 4
+"""Next tokens drawn for each prompt."""
+_PART = 32
+"""Prompts that are held at once: each keeps keys and values of all its tokens."""
+
+
+def fit_geometries(
+    split: "SplitDecoder",
+    records: "Sequence[TokenisedRecord]",
+    *,
+    layer: int,
+    pad_token_id: int,
+    seed: int,
+) -> "tuple[ReleaseGeometry, ReleaseGeometry]":
+    """Run prompts and estimate what the model reads of their last states, and how these differ.
+
+    Args:
+        split: The model.
+        records: The prompts.
+        layer: The layer.
+        pad_token_id: Fills up a batch.
+        seed: Of the labels.
+
+    Returns:
+        The geometry whose differences are those of random pairs, and that of nearest neighbours.
+    """
+    import torch
+
+    from insular.hidden.adjacency import nearest_pairs, pair_differences
+    from insular.hidden.gradients import hidden_gradients
+    from insular.hidden.prompts import hold_prompts
+    from insular.hidden.release_geometry import release_geometry
+
+    rows, gradients = [], []
+    for start in range(0, len(records), _PART):
+        held = hold_prompts(
+            split,
+            records[start : start + _PART],
+            layers=[layer],
+            labels="none",
+            pad_token_id=pad_token_id,
+        )
+        found = hidden_gradients(
+            split,
+            held,
+            layer=layer,
+            kind="true",
+            labels_per_prompt=_LABELS,
+            seed=seed + start,  # other draws for other prompts
+        )
+        rows.append(held.states(layer).cpu().double())
+        gradients.append(found.rows.cpu().double())
+    states, slopes, share = torch.cat(rows), torch.cat(gradients), SweepSpec.shrinkage
+
+    def geometry(differences: torch.Tensor | None) -> "ReleaseGeometry":
+        return release_geometry(
+            states,
+            slopes,
+            fisher_shrinkage=share,
+            state_shrinkage=share,
+            differences=differences,
+        )
+
+    near = pair_differences(states, nearest_pairs(states))
+    return geometry(None), geometry(near)

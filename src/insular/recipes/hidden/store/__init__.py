@@ -1,0 +1,1 @@
+"""``insular hidden store``: a vector index whose writes are released states."""

@@ -1,0 +1,1 @@
+"""``insular hidden sweep``: every mechanism at equal measured KL, against every attacker."""

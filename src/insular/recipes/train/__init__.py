@@ -1,0 +1,1 @@
+"""``insular train``: from a plan to an adapter that may leave."""

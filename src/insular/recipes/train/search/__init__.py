@@ -1,0 +1,1 @@
+"""Private hyperparameter search: a random number of runs, of which one leaves."""
