@@ -77,7 +77,8 @@ def median_ms(run: Callable[[], object], *, repeats: int) -> float:
 def measure(file: Path, *, repeats: int) -> dict[str, float]:
     """Milliseconds of each question and of a spend."""
     ledger = Ledger(file)
-    command = [sys.executable, "-m", "insular.cli.app", "ledger", "status", "--ledger", str(file)]
+    insular = [sys.executable, "-m", "insular"]
+    command = [*insular, "ledger", "status", "--ledger", str(file)]
     names = iter(range(10**9))
 
     def spend() -> None:
@@ -91,6 +92,10 @@ def measure(file: Path, *, repeats: int) -> dict[str, float]:
         "status": median_ms(ledger.status, repeats=repeats),
         "insular ledger status": median_ms(
             lambda: subprocess.run(command, capture_output=True, check=True), repeats=repeats
+        ),
+        "insular --version": median_ms(  # how much of that is the start
+            lambda: subprocess.run([*insular, "--version"], capture_output=True, check=True),
+            repeats=repeats,
         ),
         "verify": median_ms(ledger.verify, repeats=1),
     }

@@ -15,15 +15,19 @@ from hidden.inversion_samples import (
 )
 from insular.errors import InvalidArgumentError
 from insular.hidden.covariance import DiagonalMatrix
+from insular.hidden.forward import SplitDecoder
 from insular.hidden.inversion.search import InvertedPrompt, invert_states
 from insular.hidden.inversion.spec import InversionSpec
-from insular.hidden.inversion.views import ExactView, View
+from insular.hidden.inversion.token_ranking import TokenRanking
+from insular.hidden.inversion.token_table import build_token_tables
+from insular.hidden.inversion.views import ExactView, View, make_view
 from insular.hidden.mechanisms import Dropout, GaussianRelease, Isotropic
 from insular.hidden.mechanisms.coarse import DropoutRelease, QuantizedRelease, UniformQuantization
 from insular.hidden.spectral import SpectralMatrix, isotropic_matrix
 from insular.hidden.storage import Storage
 from insular.records.batches import collate
 from insular.records.tokens import TokenisedRecord
+from models.families import tiny
 
 RECORD = random_records(1, 12, seed=7)[0]
 
@@ -267,3 +271,19 @@ def planted_wrong_choice() -> torch.Tensor:
     states = trajectory(RECORD).clone()
     states[5] = trajectory(replace(RECORD, tokens=tuple(tokens)))[5]
     return states
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+@pytest.mark.parametrize("every", [1, 2])
+def test_states_of_a_model_on_cuda_are_read(every: int) -> None:
+    cuda = SplitDecoder(tiny("llama").to("cuda"))  # pyright: ignore[reportArgumentType]
+    tables = build_token_tables(
+        cuda, random_records(20, 24, seed=9), layers=[1], model_digest="tiny"
+    )
+    batch = collate([RECORD], pad_token_id=0, device=cuda.device)
+    states = cuda.states(batch, layers=[1])[1][0]
+    stored = Storage(every=every).store(states)
+    view = make_view(stored, rounding=tables[1].rounding)
+    found = invert_states(cuda, view, ranking=TokenRanking(tables[1]))
+    assert found.tokens[:11] == RECORD.tokens[:11]

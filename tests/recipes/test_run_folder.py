@@ -1,13 +1,14 @@
-"""The folder of a run: which one may be written to."""
+"""The folder of a run: which one may be written to, and how it ends."""
 
 from pathlib import Path
 
 import pytest
 
 from insular.errors import InvalidArgumentError
-from insular.evidence import InputFact, RunStore
+from insular.evidence import InputFact, RunManifest, RunStore
 from insular.recipes.hidden.spec import SweepSpec
-from insular.recipes.run_folder import begin_or_continue
+from insular.recipes.run_folder import begin_or_continue, write_run_page
+from insular.reports.page import Page
 
 
 def begin(out: Path, source: str) -> RunStore:
@@ -40,3 +41,15 @@ def test_a_folder_called_like_a_hub_name_that_is_not_there_is_not_read(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert begin(Path("owner/model"), "owner/model").manifest.status == "running"
+
+
+def test_a_run_whose_page_is_interrupted_stays_as_finished_as_it_was(tmp_path: Path) -> None:
+    def interrupted(manifest: RunManifest) -> Page:
+        assert manifest.status == "complete"
+        raise KeyboardInterrupt
+
+    store = begin(tmp_path / "run", "wikipedia")
+    store.finish("complete")
+    with pytest.raises(KeyboardInterrupt):
+        write_run_page(store, interrupted)
+    assert RunStore.open(tmp_path / "run").manifest.status == "complete"

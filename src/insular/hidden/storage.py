@@ -69,7 +69,7 @@ class Storage:
             states: One row a position.
 
         Returns:
-            What is read back.
+            What is read back, on the CPU.
 
         Raises:
             InvalidArgumentError: If they are not rows of finite numbers.
@@ -79,7 +79,7 @@ class Storage:
                 "states must be finite numbers, one row a position, got shape "
                 f"{tuple(states.shape)}; give a matrix, also for one position."
             )
-        values, half_cells = round_states(states.float(), self.format)
+        values, half_cells = round_states(states.float().cpu(), self.format)
         kept = torch.zeros(len(states), dtype=torch.bool)
         kept[:: self.every] = True
         return StoredStates(

@@ -57,7 +57,9 @@ def run_jobs(
 
     from joblib import Parallel, delayed
 
-    with multiprocessing.Manager() as manager, warnings.catch_warnings():
+    with _interrupts_wait():
+        server = multiprocessing.Manager()
+    with server as manager, warnings.catch_warnings():
         # joblib replaces a worker whose memory grew, and says so; it does so between jobs
         warnings.filterwarnings("ignore", message="A worker stopped while some jobs")
         # and advises whoever does not wait for all jobs, such as an interrupt

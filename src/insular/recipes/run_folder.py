@@ -163,7 +163,7 @@ def run_status(store: RunStore, *, stage: str) -> Iterator[None]:
 
 
 def write_run_page(store: RunStore, make: Callable[[RunManifest], Page]) -> Path:
-    """Render the page of a finished run, and leave the run as finished as it was.
+    """Render the page of a finished run, and leave the run as finished as it was, come what may.
 
     Args:
         store: The run.
@@ -174,8 +174,10 @@ def write_run_page(store: RunStore, make: Callable[[RunManifest], Page]) -> Path
     """
     status = store.manifest.status
     store.reopen()
-    listed = {name: digest for name, digest in store.manifest.files.items() if name != PAGE}
-    page = make(replace(store.manifest, status=status, files=listed))
-    store.write_text(PAGE, render(page))
-    store.finish(status)
+    try:
+        listed = {name: digest for name, digest in store.manifest.files.items() if name != PAGE}
+        page = make(replace(store.manifest, status=status, files=listed))
+        store.write_text(PAGE, render(page))
+    finally:
+        store.finish(status)  # an interrupted page is no unfinished run
     return store.path / PAGE

@@ -1,0 +1,5 @@
+"""``python -m insular``."""
+
+from insular.cli.process import main
+
+main()
