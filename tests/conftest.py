@@ -8,8 +8,12 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from hypothesis import settings
 
 torch.set_num_threads(1)
+# the same examples every time; --hypothesis-profile=default looks for new ones
+settings.register_profile("repeatable", derandomize=True)
+settings.load_profile("repeatable")
 
 
 @pytest.fixture(autouse=True)

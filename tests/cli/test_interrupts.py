@@ -1,7 +1,9 @@
 """At whatever moment an interrupt comes: one line, exit code 130, no traceback."""
 
+import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -25,6 +27,8 @@ def interrupted(moment: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         timeout=50,  # below the 60 s for which a lost interrupt sleeps
+        # a test process that ignores interrupts would hand that on
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )
 
 
