@@ -149,6 +149,33 @@ def test_what_fits_nothing_is_never_carried_silently() -> None:
     assert not inverted(view_of(noise), random_records(1, 6)[0]).certain
 
 
+class MassiveStart(View):
+    """States are near each other at the first two positions, as where one coordinate is massive."""
+
+    def __init__(self, exact: View) -> None:
+        self._exact = exact
+        self.values, self.observed, self.noisy = exact.values, exact.observed, False
+
+    def distances(self, position: int, states: torch.Tensor) -> torch.Tensor:
+        return self._exact.distances(position, states) * {0: 5e-5, 1: 0.02}.get(position, 1.0)
+
+    def scores(self, distances: torch.Tensor) -> torch.Tensor:
+        return self._exact.scores(distances)
+
+    def fits(self, distance: float, seen: list[float]) -> bool:
+        return self._exact.fits(distance, seen)
+
+
+def test_a_wrong_choice_does_not_excuse_a_misfit_after_it() -> None:
+    states = trajectory(RECORD).clone()
+    off = torch.randn(32, generator=torch.Generator().manual_seed(2))
+    states[1] += 0.02 * states[1].norm() * off / off.norm()  # no token's state
+    exact = view_of(states)
+    found = invert_states(split(), MassiveStart(exact), ranking=ranking_for(exact))
+    assert found.tokens[0] == RECORD.tokens[0]
+    assert found.statuses[:2] == ("accepted", "doubtful")
+
+
 def test_states_that_fit_nothing_are_not_searched_for_ever() -> None:
     noise = torch.randn((12, 32), generator=torch.Generator().manual_seed(0))
     found = inverted(view_of(noise))

@@ -171,12 +171,15 @@ class Stepper:
         if prior is not None:
             scores = scores + prior
         if self.view.noisy or search.tried:
-            both = prior is not None and search.tried > 0 and not self.view.noisy
+            both = search.tried > 0 and not self.view.noisy
             picked = search.untried(scores, size - size // 2 if both else size)
             self._run(search, position, picked)
-            if both and prior is not None:
-                # where the first-order model fails, the prior alone often knows the token
-                self._run(search, position, search.untried(prior, size // 2))
+            if both:
+                # a state that the first-order model fails at: go by the prior and the next state
+                others = self._by_the_next_state(position)
+                others = others if prior is None else others + prior
+                others = others.expand(len(search.before), scores.shape[1])
+                self._run(search, position, search.untried(others, size // 2))
         else:
             self._run(search, position, search.untried_each(scores, self.spec.first_candidates))
 

@@ -10,6 +10,7 @@ from insular.hidden.inversion.beam import Foreseen, Stepper
 from insular.hidden.inversion.tried import Hypotheses, joined
 
 _CHUNK = 512
+_MOST = 4096  # each is run with several tokens at the next position
 _POSITIONS = 65_536  # tokens whose keys and values a chunk may hold
 _WIDER = 16  # tokens tried at the next position where the first few did not do
 
@@ -53,10 +54,11 @@ class Bridge:
             What explains the next state.
         """
         spec = self._stepper.spec
+        most = min(_MOST, spec.max_candidates)
         tried = tried_next = 0
         for first, limit in (
-            (spec.first_candidates, spec.max_candidates),
-            (_WIDER, max(spec.max_candidates // _WIDER, 1)),
+            (spec.first_candidates, most),
+            (_WIDER, max(most // _WIDER, 1)),
         ):
             found = self._pass(before, position, first=first, limit=limit)
             tried, tried_next = tried + found.tried, tried_next + found.tried_next

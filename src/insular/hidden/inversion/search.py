@@ -136,10 +136,12 @@ class _Walk:
                 now = now.rows(torch.arange(min(len(now), self.stepper.spec.beam)))
             step = self._step(now, position, first=_LOST_CANDIDATES if lost else 0)
             found = None
+            if not step.fits and not lost and self._sure_of(position - 1):
+                step = self._step(now, position, wide=True)
             if not step.fits and not lost:
                 found = self._open_again(before, position)
-                if found is None:
-                    step = self._step(now, position, wide=True)
+            if not step.fits and not lost and found is None and not self._sure_of(position - 1):
+                step = self._step(now, position, wide=True)
             if bool(self._view.observed[position]):
                 misses = 0 if step.fits or found is not None else misses + 1
             self.margins[position] = step.margin_nats
@@ -152,6 +154,12 @@ class _Walk:
             before = [*before, now][-self._lookback :] if self._lookback else []
             now = step.hypotheses if found is None else found
         return now
+
+    def _sure_of(self, position: int) -> bool:
+        """Whether a state leaves no doubt of its token, so that a later misfit is not its fault."""
+        if position < 0 or self._view.noisy:
+            return False
+        return bool(self._view.observed[position]) and not self.crowded[position]
 
     def _step(
         self, now: Hypotheses, at: int, *, first: int = 0, wide: bool = False, opened: bool = False
@@ -180,7 +188,8 @@ class _Walk:
             good = [
                 row
                 for row, seen in enumerate(now.seen)
-                if self._view.fits(seen[position], [d for d in seen[:position] if d == d])
+                # by what was known before: a wrong choice must not excuse a misfit after it
+                if self._view.fits(seen[position], [d for d in seen[: position - back] if d == d])
             ]
             if good:
                 return now.rows(torch.tensor(good))

@@ -23,7 +23,7 @@ class InversionSpec:
     """Tokens that are tried first for each hypothesis, when states are exact."""
     noisy_candidates: int = 64
     """Continuations that are tried at each position, all hypotheses together, under noise."""
-    max_candidates: int = 4096
+    max_candidates: int = 16_384
     """Most tokens that are tried at one position, in growing rounds."""
     beam: int = 8
     """Most hypotheses that are carried on."""

@@ -59,7 +59,7 @@ class HiddenInversionSpec:
     """When next-token probabilities are asked for: auto, always, never."""
     beam: int = 8
     """Most hypotheses that are carried on."""
-    max_candidates: int = 4096
+    max_candidates: int = 16_384
     """Most tokens that are tried at one position."""
     show_text: bool = False
     """Write recovered and true text into results and page."""
