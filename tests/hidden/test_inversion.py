@@ -157,7 +157,7 @@ class MassiveStart(View):
         self.values, self.observed, self.noisy = exact.values, exact.observed, False
 
     def distances(self, position: int, states: torch.Tensor) -> torch.Tensor:
-        return self._exact.distances(position, states) * {0: 5e-5, 1: 0.02}.get(position, 1.0)
+        return self._exact.distances(position, states) * {0: 1e-3, 1: 0.02}.get(position, 1.0)
 
     def scores(self, distances: torch.Tensor) -> torch.Tensor:
         return self._exact.scores(distances)
@@ -167,13 +167,14 @@ class MassiveStart(View):
 
 
 def test_a_wrong_choice_does_not_excuse_a_misfit_after_it() -> None:
-    states = trajectory(RECORD).clone()
+    states = trajectory(RECORD)[:2].clone()  # nothing after it tells
     off = torch.randn(32, generator=torch.Generator().manual_seed(2))
     states[1] += 0.02 * states[1].norm() * off / off.norm()  # no token's state
     exact = view_of(states)
-    found = invert_states(split(), MassiveStart(exact), ranking=ranking_for(exact))
+    spec = InversionSpec(beam=64)
+    found = invert_states(split(), MassiveStart(exact), ranking=ranking_for(exact), spec=spec)
     assert found.tokens[0] == RECORD.tokens[0]
-    assert found.statuses[:2] == ("accepted", "doubtful")
+    assert found.statuses == ("accepted", "doubtful")
 
 
 def test_states_that_fit_nothing_are_not_searched_for_ever() -> None:
