@@ -159,7 +159,7 @@ def text_units(text: str, size: float) -> float:
     return 0.62 * size * len(text)
 
 
-def shortened(name: str, most: int = 22) -> str:
+def shortened(name: str, most: int = 24) -> str:
     """A name that leaves room for the drawing, in which a dollar sign is a dollar sign."""
     return plain(cut(name, most))
 
