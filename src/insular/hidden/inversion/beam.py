@@ -31,7 +31,7 @@ class Step:
     margin_nats: float
     """How far the best one is above the next; infinite for a single one."""
     crowded: bool
-    """Whether more than could be kept were within the margin."""
+    """Whether more than were kept, or were tried, may be within the margin."""
 
 
 @final
@@ -99,7 +99,7 @@ class Stepper:
         limit = self.spec.max_candidates if wide else min(_FIRST_ROUNDS, self.spec.max_candidates)
         ask = self.spec.prior == "always" or (self.spec.prior == "auto" and self.view.noisy)
         prior = self._prior(search) if ask else None
-        size = self._first_size(len(before))
+        size, more = self._first_size(len(before)), False
         while True:
             earlier = search.tried
             if first:
@@ -107,10 +107,12 @@ class Stepper:
                 self._run(search, position, search.untried_each(scores, first))
                 break
             self._round(search, position, size=size, prior=prior)
-            enough = search.best_fits(self.view) and not self._is_open(
-                search, earlier=earlier, opened=opened
-            )
-            if enough or search.tried >= limit or search.exhausted:
+            more = self._is_open(search, earlier=earlier, opened=opened)
+            if (
+                (search.best_fits(self.view) and not more)
+                or search.tried >= limit
+                or search.exhausted
+            ):
                 break
             if prior is None and self.spec.prior != "never":
                 prior = self._prior(search)
@@ -119,7 +121,7 @@ class Stepper:
             self.spec.prior != "never" and search.n_near(self.spec.margin_nats) > 1
         ):
             search.add_prior(prior if prior is not None else self._prior(search))
-        return self._kept(search, opened=opened)
+        return self._kept(search, opened=opened, more=more and not search.exhausted)
 
     def foreseen(self, before: Hypotheses, position: int) -> Foreseen:
         """What is known of each continuation before it is run.
@@ -213,7 +215,7 @@ class Stepper:
         # coarse cells hold many tokens: go on for as long as a round adds as good ones
         return not self.view.noisy and search.n_near(margin, since=earlier) > 1
 
-    def _kept(self, search: TriedTokens, *, opened: bool) -> Step:
+    def _kept(self, search: TriedTokens, *, opened: bool, more: bool) -> Step:
         """The continuations that go on."""
         near = search.n_near(self.spec.margin_nats)
         wide = opened or (near > self.spec.beam and not self.view.noisy)
@@ -228,7 +230,7 @@ class Stepper:
             fits=search.best_fits(self.view),
             tried=search.tried,
             margin_nats=margin,
-            crowded=near > len(rows),
+            crowded=more or near > len(rows),
         )
 
     def _blind(self, before: Hypotheses, position: int, *, opened: bool) -> Step:

@@ -10,7 +10,7 @@ from insular.hidden.inversion.beam import Foreseen, Stepper
 from insular.hidden.inversion.tried import Hypotheses, joined
 
 _CHUNK = 512
-_MOST = 4096  # each is run with several tokens at the next position
+_MOST, _MOST_FIRST = 4096, 16_384  # each is run with several tokens at the next position
 _POSITIONS = 65_536  # tokens whose keys and values a chunk may hold
 _WIDER = 16  # tokens tried at the next position where the first few did not do
 
@@ -54,7 +54,8 @@ class Bridge:
             What explains the next state.
         """
         spec = self._stepper.spec
-        most = min(_MOST, spec.max_candidates)
+        # of a first token nothing is known before it, and it costs little to run
+        most = min(_MOST if position else _MOST_FIRST, spec.max_candidates)
         tried = tried_next = 0
         for first, limit in (
             (spec.first_candidates, most),
