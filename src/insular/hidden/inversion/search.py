@@ -130,18 +130,12 @@ class _Walk:
         before: list[Hypotheses] = []
         misses = 0
         for position in range(self._view.n_tokens):
-            # once several states in a row fit nothing, more search only costs time
-            lost = misses > _MISSES
-            if lost:
+            if misses > _MISSES:
+                # several states in a row fit nothing: more search only costs time
                 now = now.rows(torch.arange(min(len(now), self.stepper.spec.beam)))
-            step = self._step(now, position, first=_LOST_CANDIDATES if lost else 0)
-            found = None
-            if not step.fits and not lost and self._sure_of(position - 1):
-                step = self._step(now, position, wide=True)
-            if not step.fits and not lost:
-                found = self._open_again(before, position)
-            if not step.fits and not lost and found is None and not self._sure_of(position - 1):
-                step = self._step(now, position, wide=True)
+                step, found = self._step(now, position, first=_LOST_CANDIDATES), None
+            else:
+                step, found = self._explained(now, before, position)
             if bool(self._view.observed[position]):
                 misses = 0 if step.fits or found is not None else misses + 1
             self.margins[position] = step.margin_nats
@@ -154,6 +148,21 @@ class _Walk:
             before = [*before, now][-self._lookback :] if self._lookback else []
             now = step.hypotheses if found is None else found
         return now
+
+    def _explained(
+        self, now: Hypotheses, before: list[Hypotheses], position: int
+    ) -> tuple[Step, Hypotheses | None]:
+        """A step, and where only other choices before explain the state, what follows of these."""
+        step, sure = self._step(now, position), self._sure_of(position - 1)
+        if not step.fits and sure:
+            step = self._step(now, position, wide=True)
+        if step.fits:
+            return step, None
+        found = self._open_again(before, position)
+        after_gap = position > 0 and not bool(self._view.observed[position - 1])
+        if found is None and not sure and not after_gap:  # after a gap, its token is what is wrong
+            step = self._step(now, position, wide=True)
+        return step, found
 
     def _sure_of(self, position: int) -> bool:
         """Whether a state leaves no doubt of its token, so that a later misfit is not its fault."""
