@@ -21,7 +21,7 @@ from insular.hidden.forward import SplitDecoder
 from insular.hidden.inversion.prefix import Prefixes, PrefixRunner
 from insular.hidden.inversion.search import invert_states
 from insular.hidden.inversion.token_ranking import TokenRanking
-from insular.hidden.inversion.token_table_cache import cached_token_table
+from insular.hidden.inversion.token_table_cache import cached_token_tables
 from insular.hidden.inversion.views import make_view
 from insular.hidden.storage import Storage
 from insular.hidden.store.hidden_store import HiddenStore
@@ -121,13 +121,13 @@ def chosen_records(decoder: Decoder, *, prompts: int, tokens: int) -> list[Token
 def compare_searches(arguments: argparse.Namespace, decoder: Decoder) -> None:
     """Print tokens tried and seconds of both."""
     split = SplitDecoder(decoder.model)
-    table = cached_token_table(
+    table = cached_token_tables(
         split,
         calibration_records(decoder),
-        layer=arguments.layer,
+        layers=[arguments.layer],
         model_digest=decoder.digest,
         progress=print,
-    )
+    )[arguments.layer]
     ranking = TokenRanking(table)
     search = GradientSearch(decoder, arguments.layer, steps=arguments.steps, rate=arguments.rate)
     records = chosen_records(decoder, prompts=arguments.prompts, tokens=arguments.tokens)

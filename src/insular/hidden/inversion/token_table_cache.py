@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from insular.errors import EvidenceError
@@ -15,44 +16,50 @@ _KEY = "insular token table"
 _TENSORS = ("first", "table", "shift", "covariance", "influence", "centre", "uninfluenced")
 
 
-def cached_token_table(
+def cached_token_tables(
     decoder: SplitDecoder,
     calibration: Sequence[TokenisedRecord],
     *,
-    layer: int,
+    layers: Sequence[int],
     model_digest: str,
     progress: Progress | None = None,
-) -> TokenTable:
-    """The table of a layer, built where the cache has none.
+) -> dict[int, TokenTable]:
+    """The tables of some layers; those that the cache lacks are built together.
 
     Guarantees:
         * A table of another model, layer, arithmetic or calibration text is never returned.
-        * The file appears whole or not at all; a damaged one is built again.
+        * A file appears whole or not at all; a damaged one is built again.
 
     Args:
         decoder: The decoder.
         calibration: Public text.
-        layer: The layer.
+        layers: The layers.
         model_digest: Digest of the model's files.
         progress: Called now and then.
 
     Returns:
-        The table.
+        Layer to table.
     """
-    key = table_key(decoder, layer=layer, model_digest=model_digest, calibration=calibration)
-    path = table_path(model_digest, layer=layer, key=key)
-    if path.is_file():
-        try:
-            return load_token_table(path, key=key)
-        except EvidenceError:
-            pass  # damaged: built again below
+    paths: dict[int, Path] = {}
+    found: dict[int, TokenTable] = {}
+    for layer in layers:
+        key = table_key(decoder, layer=layer, model_digest=model_digest, calibration=calibration)
+        paths[layer] = table_path(model_digest, layer=layer, key=key)
+        if paths[layer].is_file():
+            with suppress(EvidenceError):  # damaged: built again below
+                found[layer] = load_token_table(paths[layer], key=key)
+    missing = [layer for layer in layers if layer not in found]
+    if not missing:
+        return found
     if progress is not None:
-        progress(f"building the token table of layer {layer} once, into {path.parent}")
-    (table,) = build_token_tables(
-        decoder, calibration, layers=[layer], model_digest=model_digest, progress=progress
-    ).values()
-    save_token_table(table, path)
-    return table
+        names = f"layer{'s' if len(missing) > 1 else ''} {', '.join(map(str, missing))}"
+        progress(f"building the token table of {names} once, into {paths[missing[0]].parent}")
+    built = build_token_tables(
+        decoder, calibration, layers=missing, model_digest=model_digest, progress=progress
+    )
+    for layer, table in built.items():
+        save_token_table(table, paths[layer])
+    return found | built
 
 
 def table_path(model_digest: str, *, layer: int, key: str) -> Path:

@@ -193,18 +193,16 @@ def _build_tables(
     bench: Bench, public: "list[TokenisedRecord]", tell: Callable[[str], None]
 ) -> dict[int, float]:
     """Put every layer's token table into the cache; gives the rounding of each."""
-    from insular.hidden.inversion.token_table_cache import cached_token_table
+    from insular.hidden.inversion.token_table_cache import cached_token_tables
 
-    return {
-        layer: cached_token_table(
-            bench.split,
-            public,
-            layer=layer,
-            model_digest=bench.decoder.digest,
-            progress=tell,
-        ).rounding
-        for layer in bench.spec.layers
-    }
+    tables = cached_token_tables(
+        bench.split,
+        public,
+        layers=bench.spec.layers,
+        model_digest=bench.decoder.digest,
+        progress=tell,
+    )
+    return {layer: table.rounding for layer, table in tables.items()}
 
 
 def _unscaled(bench: Bench) -> ScaledRelease:
