@@ -66,6 +66,7 @@ class Stepper:
         self.view = view
         self.spec = spec
         self.table_scores = _table_scores(ranking, view)
+        self._next_scores: dict[int, Tensor] = {}
 
     def start(self) -> Hypotheses:
         """The empty prompt."""
@@ -133,10 +134,7 @@ class Stepper:
         Returns:
             Their nats, by prior alone and by all that is known.
         """
-        ready, prior = before, None
-        if self.spec.prior != "never":
-            prefixes, prior = self.runner.prior(before.prefixes)
-            ready = Hypotheses(prefixes=prefixes, path=before.path, seen=before.seen)
+        ready, prior = self._prior_of(before)
         path = before.path[:, None].float().expand(-1, self.ranking.table.n_tokens)
         path = path if prior is None else path + prior
         likely = path + self._by_the_next_state(position)
@@ -148,8 +146,11 @@ class Stepper:
         """What each token would do to the state after it, where there is one."""
         if position + 1 >= self.view.n_tokens or not bool(self.view.observed[position + 1]):
             return torch.zeros(1)
-        state, scores = self.view.values[position + 1], self.table_scores[position + 1]
-        return self.ranking.token_before(state, scores.topk(self.spec.first_candidates).indices)
+        if position not in self._next_scores:  # rounds and reopened choices ask again
+            state, scores = self.view.values[position + 1], self.table_scores[position + 1]
+            here = scores.topk(self.spec.first_candidates).indices
+            self._next_scores[position] = self.ranking.token_before(state, here)
+        return self._next_scores[position]
 
     def _first_size(self, n_hypotheses: int) -> int:
         """Continuations of the first round."""
@@ -159,11 +160,15 @@ class Stepper:
 
     def _prior(self, search: TriedTokens) -> Tensor | None:
         """Log-probabilities of the next token of each hypothesis, or None at the first position."""
-        if self.spec.prior == "never":
-            return None
-        ready, found = self.runner.prior(search.before.prefixes)
-        search.before = Hypotheses(prefixes=ready, path=search.before.path, seen=search.before.seen)
+        search.before, found = self._prior_of(search.before)
         return found
+
+    def _prior_of(self, before: Hypotheses) -> tuple[Hypotheses, Tensor | None]:
+        """The same, and the hypotheses with what was computed for them."""
+        if self.spec.prior == "never":
+            return before, None
+        prefixes, found = self.runner.prior(before.prefixes)
+        return Hypotheses(prefixes=prefixes, path=before.path, seen=before.seen), found
 
     def _round(
         self, search: TriedTokens, position: int, *, size: int, prior: Tensor | None

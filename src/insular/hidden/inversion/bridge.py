@@ -104,8 +104,7 @@ class Bridge:
         good = [
             row
             for row, (parent, distance) in enumerate(zip(parents.tolist(), distances, strict=True))
-            if distance != distance
-            or view.fits(distance, [d for d in before.seen[parent] if d == d])
+            if distance != distance or view.fits(distance, before.seen[parent])
         ]
         rows = torch.tensor(good, dtype=torch.long)
         return Hypotheses(

@@ -94,12 +94,12 @@ def invert_states(
             tokens=(), statuses=(), tried=(), margins_nats=(), ranks=(), opened=0, seconds=0.0
         )
     runner = PrefixRunner(decoder, layer=ranking.table.layer)
-    walk = _Walk(Stepper(runner, ranking, view, spec or InversionSpec()), view, spec)
+    walk = _Walk(Stepper(runner, ranking, view, spec or InversionSpec()))
     best = walk.run()
     seconds = time.perf_counter() - started
     return InvertedPrompt(
         tokens=tuple(best.prefixes.tokens[0].tolist()),
-        statuses=_statuses(best, view, walk.margin_nats, crowded=walk.crowded),
+        statuses=_statuses(best, view, walk.stepper.spec.margin_nats, crowded=walk.crowded),
         tried=tuple(walk.tried),
         margins_nats=tuple(walk.margins),
         ranks=_ranks(walk.stepper, view, truth),
@@ -112,15 +112,13 @@ def invert_states(
 class _Walk:
     """The way through all positions, forth and where needed back."""
 
-    def __init__(self, stepper: Stepper, view: View, spec: InversionSpec | None) -> None:
-        chosen = spec or InversionSpec()
+    def __init__(self, stepper: Stepper) -> None:
         self.stepper = stepper
-        self.margin_nats = chosen.margin_nats
-        self._view = view
-        self._lookback = chosen.lookback_tokens
-        self.tried = [0] * view.n_tokens
-        self.margins = [0.0] * view.n_tokens
-        self.crowded = [False] * view.n_tokens
+        self._view = stepper.view
+        self._lookback = stepper.spec.lookback_tokens
+        self.tried = [0] * self._view.n_tokens
+        self.margins = [0.0] * self._view.n_tokens
+        self.crowded = [False] * self._view.n_tokens
         self.opened = 0
 
     @torch.no_grad()
@@ -198,7 +196,7 @@ class _Walk:
                 row
                 for row, seen in enumerate(now.seen)
                 # by what was known before: a wrong choice must not excuse a misfit after it
-                if self._view.fits(seen[position], [d for d in seen[: position - back] if d == d])
+                if self._view.fits(seen[position], seen[: position - back])
             ]
             if good:
                 return now.rows(torch.tensor(good))
@@ -212,10 +210,7 @@ def _statuses(
     path, tokens = final_hypotheses.path, final_hypotheses.prefixes.tokens
     rivals = tokens[path >= path[0] - margin_nats]
     seen = final_hypotheses.seen[0]
-    fits = [
-        view.fits(distance, [one for one in seen[:position] if one == one])
-        for position, distance in enumerate(seen)
-    ]
+    fits = [view.fits(distance, seen[:position]) for position, distance in enumerate(seen)]
     kept = view.observed.nonzero().flatten().tolist()
     found: list[TokenStatus] = []
     unvouched = False

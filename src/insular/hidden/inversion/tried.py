@@ -135,7 +135,7 @@ class TriedTokens:
         best = int(self.totals.argmax())
         assert self._found is not None
         earlier = self.before.seen[int(self._found.parents[best])]
-        return view.fits(float(self._distances[best]), [d for d in earlier if d == d])
+        return view.fits(float(self._distances[best]), earlier)
 
     def made(self, runner: PrefixRunner, rows: Tensor, totals: Tensor) -> Hypotheses:
         """Some continuations as hypotheses."""

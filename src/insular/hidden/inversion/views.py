@@ -2,6 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -51,8 +52,8 @@ class View(ABC):
         """Log-likelihood of each distance, in nats up to a constant."""
 
     @abstractmethod
-    def fits(self, distance: float, seen: list[float]) -> bool:
-        """Whether a true state can be so far off, given the distances accepted before."""
+    def fits(self, distance: float, seen: Sequence[float]) -> bool:
+        """Whether a true state can be so far off, given the distances before; NaN: no state."""
 
 
 @final
@@ -96,10 +97,11 @@ class ExactView(View):
         floor = _SMOOTHING * self.rounding
         return -SHARPNESS / 2 * (distances.square() + floor**2).log()
 
-    def fits(self, distance: float, seen: list[float]) -> bool:
+    def fits(self, distance: float, seen: Sequence[float]) -> bool:
         """By the larger of the model's rounding and the least distance so far."""
         # another kernel or dtype moves all states alike; a wrong token moves those after it
-        allowed = FIT_LIMIT * max(self.rounding, min(seen, default=0.0))
+        least = min((one for one in seen if not math.isnan(one)), default=0.0)
+        allowed = FIT_LIMIT * max(self.rounding, least)
         return distance <= min(allowed, FARTHEST)
 
 
@@ -130,7 +132,7 @@ class GaussianView(View):
         """``-D^2 / 2``."""
         return -distances.square() / 2
 
-    def fits(self, distance: float, seen: list[float]) -> bool:
+    def fits(self, distance: float, seen: Sequence[float]) -> bool:
         """By the chi-squared law: a true state fails with a probability of 1e-6."""
         del seen
         limit = 2 * float(gammainccinv(self.covariance.rank / 2, _FALSE_ALARM))
