@@ -9,7 +9,8 @@ import typer
 
 from insular.cli.output import JSON_HELP, end, goes_on, show
 from insular.cli.spec_options import settings, with_options
-from insular.recipes.hidden.store.spec import CLEAN, HiddenStoreSpec
+from insular.recipes.hidden.spec import NO_MECHANISM
+from insular.recipes.hidden.store.spec import HiddenStoreSpec
 
 _OPTIONS = {
     "kl_nats": "kl",
@@ -88,7 +89,7 @@ def _store(
     from insular.recipes.hidden.store.run import store_hidden
     from insular.recipes.hidden.store.summary import store_blocks
 
-    fitted = sum(name != CLEAN for name in spec.mechanisms)
+    fitted = sum(name != NO_MECHANISM for name in spec.mechanisms)
     lines = {
         "states": -(-spec.bank // 256) + -(-spec.fit // 256),
         "indexes": len(spec.layers) * (1 + fitted * len(spec.kl_nats)),

@@ -140,7 +140,7 @@ def choose_records(
         fact=InputFact(
             name="text",
             source=spec.text,
-            sha256=corpus.source.sha256 if corpus.source else corpus.digest,
+            sha256=corpus.source_digest,
             n_records=corpus.n_records,
         ),
     )

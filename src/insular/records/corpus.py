@@ -127,6 +127,11 @@ class Corpus:
             part for record in self.records for part in (record.id, record.owner, record.text)
         )
 
+    @property
+    def source_digest(self) -> str:
+        """SHA-256 of the file that was read, or of the records where they were built in memory."""
+        return self.source.sha256 if self.source else self.digest
+
     def __repr__(self) -> str:
         return (
             f"Corpus(name={self.name!r}, unit={self.unit!r}, n_records={self.n_records}, "

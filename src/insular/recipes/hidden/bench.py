@@ -1,6 +1,7 @@
 """What the cells of a sweep share: model, held prompts, arrays and fits, once in each process."""
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from insular.hidden.prompts import HeldPrompts
     from insular.hidden.release_geometry import ReleaseGeometry
     from insular.models.loading import Decoder
+    from insular.recipes.hidden.inversion.spec import HiddenInversionSpec
 
 _BENCHES: "dict[tuple[SweepSpec, Path], Bench]" = {}
 """The sweep that this process works on: cells after the first one load nothing."""
@@ -79,13 +81,7 @@ class Bench:
     @cached_property
     def decoder(self) -> "Decoder":
         """The model."""
-        from insular.models.loading import load_decoder
-
-        os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-        spec = self.spec
-        return load_decoder(
-            spec.model, dtype=spec.dtype, device=spec.device, attention=spec.attention
-        )
+        return load_model(self.spec)
 
     @cached_property
     def split(self) -> "SplitDecoder":
@@ -97,7 +93,7 @@ class Bench:
     @cached_property
     def prompts(self) -> Prompts:
         """The prompts in their roles."""
-        corpus = read_text(self.spec, progress=lambda line: None)
+        corpus = read_text(self.spec)
         return choose_prompts(corpus, self.decoder.encode, self.spec)
 
     @cached_property
@@ -170,31 +166,47 @@ class Bench:
         """Read one layer and estimate its geometry."""
         import torch
 
-        from insular.hidden.adjacency import nearest_pairs, pair_differences
-        from insular.hidden.release_geometry import release_geometry
+        from insular.recipes.hidden.mechanisms import fitted_geometries
         from insular.recipes.hidden.states import open_states
 
         states = open_states(self._states)
         arrays = states.layer(layer)
-        fit, gradients = torch.tensor(arrays.fit).double(), torch.tensor(arrays.gradients).double()
-        share = self.spec.shrinkage
-
-        def geometry(differences: torch.Tensor | None) -> "ReleaseGeometry":
-            return release_geometry(
-                fit,
-                gradients,
-                fisher_shrinkage=share,
-                state_shrinkage=share,
-                differences=differences,
-            )
-
+        random, near = fitted_geometries(
+            torch.tensor(arrays.fit).double(),
+            torch.tensor(arrays.gradients).double(),
+            shrinkage=self.spec.shrinkage,
+        )
         return LayerBench(
             layer=layer,
             bank=torch.tensor(arrays.bank).double(),
-            random=geometry(None),
-            near=geometry(pair_differences(fit, nearest_pairs(fit))),
+            random=random,
+            near=near,
             identities=states.bank.prompt_digests,
         )
+
+
+def load_model(
+    spec: "SweepSpec | HiddenInversionSpec", *, progress: Callable[[str], None] | None = None
+) -> "Decoder":
+    """The model of a run, as its settings ask for it.
+
+    Args:
+        spec: The run.
+        progress: Called before long steps.
+
+    Returns:
+        The model.
+    """
+    from insular.models.loading import load_decoder
+
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    return load_decoder(
+        spec.model,
+        dtype=spec.dtype,
+        device=spec.device,
+        attention=spec.attention,
+        progress=progress,
+    )
 
 
 def bench_of(spec: SweepSpec, states: Path) -> Bench:

@@ -2,6 +2,9 @@
 
 from collections.abc import Callable
 
+from torch import Tensor
+
+from insular.hidden.adjacency import nearest_pairs, pair_differences
 from insular.hidden.mechanisms import (
     AdaptiveOptimum,
     AlphaFamily,
@@ -18,6 +21,7 @@ from insular.hidden.mechanisms import (
     UniformQuantization,
     WorstCase,
 )
+from insular.hidden.release_geometry import ReleaseGeometry, release_geometry
 from insular.recipes.hidden.spec import SweepSpec
 
 NEAR = frozenset({"adaptive-optimum-near", "worst-case"})
@@ -53,3 +57,29 @@ def mechanism_named(name: str, spec: SweepSpec) -> ReleaseMechanism:
         The mechanism.
     """
     return _MAKERS[name](spec)
+
+
+def fitted_geometries(
+    states: Tensor, gradients: Tensor, *, shrinkage: float
+) -> tuple[ReleaseGeometry, ReleaseGeometry]:
+    """What the mechanisms of a layer are fitted to.
+
+    Args:
+        states: States of the prompts to fit on, float64, one a row.
+        gradients: Rows whose second moment is the Fisher matrix, float64.
+        shrinkage: Share of each matrix's trace that is spread evenly.
+
+    Returns:
+        The geometry whose differences are those of random pairs, and that of nearest neighbours.
+    """
+
+    def geometry(differences: Tensor | None) -> ReleaseGeometry:
+        return release_geometry(
+            states,
+            gradients,
+            fisher_shrinkage=shrinkage,
+            state_shrinkage=shrinkage,
+            differences=differences,
+        )
+
+    return geometry(None), geometry(pair_differences(states, nearest_pairs(states)))

@@ -6,6 +6,8 @@ from typing import Literal, final
 from insular import _check
 from insular.errors import InvalidArgumentError
 
+NO_MECHANISM = "none"
+"""What clean states go through."""
 MECHANISM_KINDS: dict[str, str] = {
     "isotropic": "equal noise in every direction",
     "complement": "noise outside the directions that the model reads most",

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import final
+from typing import TYPE_CHECKING, final
 
 import numpy as np
 
@@ -11,6 +11,9 @@ from insular.evidence import InputFact
 from insular.recipes.audit.spec import PACKAGED_TEXTS
 from insular.recipes.hidden.spec import SweepSpec
 from insular.records import Corpus, TokenisedRecord, read_corpus, read_packaged, tokenise
+
+if TYPE_CHECKING:
+    from insular.recipes.hidden.inversion.spec import HiddenInversionSpec
 
 
 @final
@@ -36,7 +39,9 @@ class Prompts:
         return tuple(replace(record, tokens=record.tokens[:-1]) for record in self.bank)
 
 
-def read_text(spec: SweepSpec, *, progress: Callable[[str], None]) -> Corpus:
+def read_text(
+    spec: "SweepSpec | HiddenInversionSpec", *, progress: Callable[[str], None] | None = None
+) -> Corpus:
     """Read the text.
 
     Args:
@@ -107,7 +112,7 @@ def choose_prompts(
         fact=InputFact(
             name="text",
             source=spec.text,
-            sha256=corpus.source.sha256 if corpus.source else corpus.digest,
+            sha256=corpus.source_digest,
             n_records=corpus.n_records,
         ),
     )

@@ -63,7 +63,7 @@ def plant_canaries(spec: CanarySpec, out: Path, *, command: Sequence[str]) -> Ca
     fact = InputFact(
         name="text",
         source=spec.text,
-        sha256=corpus.source.sha256 if corpus.source else corpus.digest,
+        sha256=corpus.source_digest,
         n_records=corpus.n_records,
     )
     store = begin_run(KIND, out, spec, command=command, inputs=(fact,))

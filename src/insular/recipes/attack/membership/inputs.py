@@ -112,7 +112,7 @@ def prepare_attack(
             InputFact(
                 name=name,
                 source=path,
-                sha256=corpus.source.sha256 if corpus.source else corpus.digest,
+                sha256=corpus.source_digest,
                 n_records=corpus.n_records,
             )
             for name, path, corpus in zip(

@@ -1,15 +1,15 @@
 """What the tasks of an inversion share: model, prompts, states and tables, once in each process."""
 
-import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, final
 
+from insular.recipes.hidden.bench import load_model
 from insular.recipes.hidden.inversion.geometry import fit_geometries
 from insular.recipes.hidden.inversion.prompts import InversionInputs, generator_of, read_inputs
-from insular.recipes.hidden.inversion.spec import NO_MECHANISM, HiddenInversionSpec
+from insular.recipes.hidden.inversion.spec import HiddenInversionSpec
+from insular.recipes.hidden.spec import NO_MECHANISM
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -228,30 +228,6 @@ class Bench:
 
 _BENCHES: dict[Shared, Bench] = {}
 """The inversion that this process works on: tasks after the first one load nothing."""
-
-
-def load_model(
-    spec: HiddenInversionSpec, *, progress: Callable[[str], None] | None = None
-) -> "Decoder":
-    """The model of an inversion.
-
-    Args:
-        spec: The run.
-        progress: Called before long steps.
-
-    Returns:
-        The model.
-    """
-    from insular.models.loading import load_decoder
-
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    return load_decoder(
-        spec.model,
-        dtype=spec.dtype,
-        device=spec.device,
-        attention=spec.attention,
-        progress=progress,
-    )
 
 
 def bench_of(shared: Shared) -> Bench:

@@ -38,10 +38,9 @@ def fit_geometries(
     """
     import torch
 
-    from insular.hidden.adjacency import nearest_pairs, pair_differences
     from insular.hidden.gradients import hidden_gradients
     from insular.hidden.prompts import hold_prompts
-    from insular.hidden.release_geometry import release_geometry
+    from insular.recipes.hidden.mechanisms import fitted_geometries
 
     rows, gradients = [], []
     for start in range(0, len(records), _PART):
@@ -62,16 +61,4 @@ def fit_geometries(
         )
         rows.append(held.states(layer).cpu().double())
         gradients.append(found.rows.cpu().double())
-    states, slopes, share = torch.cat(rows), torch.cat(gradients), SweepSpec.shrinkage
-
-    def geometry(differences: torch.Tensor | None) -> "ReleaseGeometry":
-        return release_geometry(
-            states,
-            slopes,
-            fisher_shrinkage=share,
-            state_shrinkage=share,
-            differences=differences,
-        )
-
-    near = pair_differences(states, nearest_pairs(states))
-    return geometry(None), geometry(near)
+    return fitted_geometries(torch.cat(rows), torch.cat(gradients), shrinkage=SweepSpec.shrinkage)

@@ -10,10 +10,10 @@ from torch import Tensor
 
 from insular.errors import InvalidArgumentError, RecordError
 from insular.evidence import InputFact, sha256_of
-from insular.recipes.audit.spec import PACKAGED_TEXTS
 from insular.recipes.hidden.inversion.spec import HiddenInversionSpec
+from insular.recipes.hidden.text import read_text
 from insular.recipes.text import check_context
-from insular.records import Record, read_corpus, read_packaged
+from insular.records import Record, read_packaged
 from insular.records.tokens import TokenisedRecord
 
 if TYPE_CHECKING:
@@ -107,15 +107,7 @@ def read_inputs(
     """
     if spec.states:
         return _from_file(spec, decoder)
-    if spec.text in PACKAGED_TEXTS:
-        corpus = read_packaged(spec.text, progress=progress)
-    else:
-        corpus = read_corpus(
-            spec.text,
-            text_field=spec.text_field,
-            id_field=spec.id_field or None,
-            encoding=spec.encoding,
-        )
+    corpus = read_text(spec, progress=progress)
     check_context(spec.tokens, context_tokens=decoder.context_tokens)
     start, end = _markers(spec, decoder)
 
@@ -148,7 +140,7 @@ def read_inputs(
         fact=InputFact(
             name="text",
             source=spec.text,
-            sha256=corpus.source.sha256 if corpus.source else corpus.digest,
+            sha256=corpus.source_digest,
             n_records=corpus.n_records,
         ),
     )

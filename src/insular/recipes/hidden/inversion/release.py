@@ -11,7 +11,7 @@ from insular.evidence import ArrayRef, RunStore
 from insular.hidden.intervals import MeanInterval
 from insular.hidden.inversion.results import InversionStatus
 from insular.recipes.hidden.inversion.bench import Bench, Shared, bench_of
-from insular.recipes.hidden.inversion.spec import NO_MECHANISM
+from insular.recipes.hidden.spec import NO_MECHANISM
 from insular.recipes.parallel import Job, intra_op_threads
 from insular.recipes.tasks import Output, Task
 

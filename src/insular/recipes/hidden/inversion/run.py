@@ -10,12 +10,12 @@ from insular import _check
 from insular.errors import InvalidArgumentError
 from insular.evidence import InputFact, RunStore, sha256_of
 from insular.hidden.inversion.results import InversionCell, InversionResult
+from insular.recipes.hidden.bench import load_model
 from insular.recipes.hidden.inversion._words import input_notes
 from insular.recipes.hidden.inversion.bench import (
     Bench,
     Shared,
     forget_bench,
-    load_model,
     remember,
 )
 from insular.recipes.hidden.inversion.cells import (
@@ -29,7 +29,8 @@ from insular.recipes.hidden.inversion.cells import (
 from insular.recipes.hidden.inversion.page import inversion_page
 from insular.recipes.hidden.inversion.prompts import calibration_records
 from insular.recipes.hidden.inversion.release import ONE_MORE, ScaledRelease, release_tasks
-from insular.recipes.hidden.inversion.spec import NO_MECHANISM, HiddenInversionSpec
+from insular.recipes.hidden.inversion.spec import HiddenInversionSpec
+from insular.recipes.hidden.spec import NO_MECHANISM
 from insular.recipes.inputs import Progress, silent
 from insular.recipes.parallel import intra_op_threads
 from insular.recipes.run_folder import RESULT, begin_or_continue, run_status, write_run_page

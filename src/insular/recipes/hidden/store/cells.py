@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from insular.errors import InvalidArgumentError
 from insular.recipes.hidden.bench import bench_of
+from insular.recipes.hidden.spec import NO_MECHANISM
 from insular.recipes.hidden.store.results import StoreCell, StoreCells
-from insular.recipes.hidden.store.spec import CLEAN, HiddenStoreSpec
+from insular.recipes.hidden.store.spec import HiddenStoreSpec
 from insular.recipes.hidden.sweep.cells import Report
 from insular.recipes.hidden.sweep.layers import without_arrays
 from insular.recipes.parallel import Job, intra_op_threads
@@ -38,7 +39,7 @@ def text_tasks(spec: HiddenStoreSpec, states: Path) -> list[Task]:
               mechanism, kl)
         for layer in spec.layers
         for mechanism in spec.mechanisms
-        for kl in (spec.kl_nats if mechanism != CLEAN else (None,))
+        for kl in (spec.kl_nats if mechanism != NO_MECHANISM else (None,))
     ]  # fmt: skip
 
 
@@ -155,7 +156,7 @@ def write_file(spec: HiddenStoreSpec, through: bool, *, progress: Report) -> Out
                 cells=tuple(
                     StoreCell(
                         layer=None,
-                        mechanism=CLEAN if release is None else release.mechanism.kind,
+                        mechanism=NO_MECHANISM if release is None else release.mechanism.kind,
                         storage=storage,
                         status="reached",
                         **found,

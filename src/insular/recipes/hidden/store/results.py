@@ -5,6 +5,7 @@ from typing import final
 
 from insular.hidden.storage_spec import StorageFormat
 from insular.hidden.store.results import StoreResult
+from insular.recipes.hidden.spec import NO_MECHANISM
 from insular.recipes.hidden.sweep.results import CellStatus
 
 
@@ -35,7 +36,7 @@ class StoreCell:
     @property
     def released(self) -> bool:
         """Whether writes went through a mechanism."""
-        return self.mechanism != "none"
+        return self.mechanism != NO_MECHANISM
 
 
 @final

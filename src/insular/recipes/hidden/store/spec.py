@@ -5,11 +5,9 @@ from typing import Literal, final
 
 from insular import _check
 from insular.hidden.storage_spec import STORAGE_FORMATS, StorageFormat
-from insular.recipes.hidden.spec import MECHANISM_KINDS, SweepSpec
+from insular.recipes.hidden.spec import MECHANISM_KINDS, NO_MECHANISM, SweepSpec
 
-CLEAN = "none"
-"""Name of no mechanism."""
-_MECHANISMS = (CLEAN, "isotropic")
+_MECHANISMS = (NO_MECHANISM, "isotropic")
 _SHARED = ("model", "layers", "kl_nats", "text", "text_field", "id_field", "encoding", "tokens",
            "bank", "queries", "fit", "labels", "calibration", "rank", "significance", "dtype",
            "attention", "device", "batch_tokens", "seed")  # fmt: skip
@@ -96,7 +94,7 @@ class HiddenStoreSpec:
             for name in ("mechanisms", "storages")
             if len(set(getattr(self, name))) < len(getattr(self, name))
         ]
-        known = (CLEAN, *MECHANISM_KINDS)
+        known = (NO_MECHANISM, *MECHANISM_KINDS)
         strange = [name for name in self.mechanisms if name not in known]
         _check.every(
             (
@@ -119,7 +117,7 @@ class HiddenStoreSpec:
     def sweep(self) -> SweepSpec:
         """The settings of a sweep over the same states."""
         shared = {name: getattr(self, name) for name in _SHARED}
-        mechanisms = tuple(name for name in self.mechanisms if name != CLEAN)
+        mechanisms = tuple(name for name in self.mechanisms if name != NO_MECHANISM)
         return SweepSpec(
             **shared,
             mechanisms=tuple(dict.fromkeys(mechanisms)),
