@@ -142,6 +142,40 @@ class Stepper:
             likely = likely + self.table_scores[position]
         return Foreseen(before=ready, path=path, likely=likely)
 
+    def continued(self, foreseen: Foreseen, position: int, flat: Tensor) -> Hypotheses:
+        """Run foreseen continuations; those stay that the position's own state does not rule out.
+
+        Args:
+            foreseen: What they are chosen from.
+            position: Of their last token.
+            flat: Which, as places in ``[hypothesis, vocab]``.
+
+        Returns:
+            They, in the order given.
+        """
+        before, n_tokens = foreseen.before, foreseen.path.shape[1]
+        parents, tokens = flat // n_tokens, flat % n_tokens
+        path = foreseen.path.flatten()[flat].double()
+        found = self.runner.continued(before.prefixes, parents, tokens)
+        if bool(self.view.observed[position]):
+            apart = self.view.distances(position, found.states)
+            path, distances = path + self.view.scores(apart).double(), apart.tolist()
+            good = [
+                row
+                for row, (parent, distance) in enumerate(
+                    zip(parents.tolist(), distances, strict=True)
+                )
+                if self.view.fits(distance, before.seen[parent])
+            ]
+        else:
+            distances, good = [float("nan")] * len(flat), list(range(len(flat)))
+        rows = torch.tensor(good, dtype=torch.long)
+        return Hypotheses(
+            prefixes=self.runner.chosen(before.prefixes, found, rows),
+            path=path[rows],
+            seen=tuple((*before.seen[int(parents[row])], distances[row]) for row in good),
+        )
+
     def _by_the_next_state(self, position: int) -> Tensor:
         """What each token would do to the state after it, where there is one."""
         if position + 1 >= self.view.n_tokens or not bool(self.view.observed[position + 1]):
@@ -246,15 +280,9 @@ class Stepper:
         flat = foreseen.likely.flatten().topk(width).indices
         # the next state is counted when it is reached
         totals, order = foreseen.path.flatten()[flat].double().sort(descending=True)
-        flat, n_tokens = flat[order], foreseen.path.shape[1]
-        parents, tokens, ready = flat // n_tokens, flat % n_tokens, foreseen.before.prefixes
-        found = self.runner.continued(ready, parents, tokens)
-        rows = torch.arange(len(tokens))
-        seen = tuple((*before.seen[parent], float("nan")) for parent in parents.tolist())
-        prefixes = self.runner.chosen(ready, found, rows)
         margin = float(totals[0] - totals[1]) if len(totals) > 1 else float("inf")
         return Step(
-            hypotheses=Hypotheses(prefixes=prefixes, path=totals, seen=seen),
+            hypotheses=self.continued(foreseen, position, flat[order]),
             fits=True,
             tried=0,
             margin_nats=margin,

@@ -3,10 +3,7 @@
 from dataclasses import dataclass
 from typing import final
 
-import torch
-from torch import Tensor
-
-from insular.hidden.inversion.beam import Foreseen, Stepper
+from insular.hidden.inversion.beam import Stepper
 from insular.hidden.inversion.tried import Hypotheses, joined
 
 _CHUNK = 512
@@ -74,7 +71,7 @@ class Bridge:
         order = foreseen.likely.flatten().topk(min(limit, foreseen.likely.numel())).indices
         tried = tried_next = 0
         for chunk in order.split(self._size(before.prefixes.n_tokens)):
-            middle = self._continued(foreseen, position, chunk)
+            middle = stepper.continued(foreseen, position, chunk)
             tried += len(chunk)
             if not len(middle):
                 continue
@@ -88,30 +85,6 @@ class Bridge:
             kept = best.path.topk(min(stepper.spec.beam, len(best))).indices
             best = best.rows(kept)
         return Crossing(hypotheses=best, tried=tried, tried_next=tried_next)
-
-    def _continued(self, foreseen: Foreseen, position: int, chunk: Tensor) -> Hypotheses:
-        """Those of a chunk that the position's own state, if there is one, does not rule out."""
-        view, runner = self._stepper.view, self._stepper.runner
-        before, n_tokens = foreseen.before, foreseen.path.shape[1]
-        parents, tokens = chunk // n_tokens, chunk % n_tokens
-        path = foreseen.path.flatten()[chunk].double()
-        found = runner.continued(before.prefixes, parents, tokens)
-        if bool(view.observed[position]):
-            apart = view.distances(position, found.states)
-            path, distances = path + view.scores(apart).double(), apart.tolist()
-        else:
-            distances = [float("nan")] * len(chunk)
-        good = [
-            row
-            for row, (parent, distance) in enumerate(zip(parents.tolist(), distances, strict=True))
-            if distance != distance or view.fits(distance, before.seen[parent])
-        ]
-        rows = torch.tensor(good, dtype=torch.long)
-        return Hypotheses(
-            prefixes=runner.chosen(before.prefixes, found, rows),
-            path=path[rows],
-            seen=tuple((*before.seen[int(parents[row])], distances[row]) for row in good),
-        )
 
     @staticmethod
     def _size(n_tokens: int) -> int:
