@@ -1,7 +1,6 @@
 import html as markup
 import json
 import re
-import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -12,6 +11,7 @@ from insular.audit.audit_results import AuditResult
 from insular.evidence import encode
 from insular.recipes.audit.page import isolation_page
 from insular.reports import Page, Points, render
+from recipes.browser import needs_chromium, scroll_width
 from recipes.samples import CALLABLE, CLEAN, COUPLED, MANIFEST, ROUNDING, UNDECIDED, WHOLE, arm
 
 RESULTS = {
@@ -21,7 +21,6 @@ RESULTS = {
     "callable": CALLABLE,
     "whole": WHOLE,
 }
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
 
 def answer(result: AuditResult) -> str:
@@ -255,32 +254,12 @@ def test_numbers_that_are_not_numbers_do_not_stop_the_page():
     assert "not a number" in render(isolation_page(replace(COUPLED, subject=subject), MANIFEST))
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+@needs_chromium
 @pytest.mark.parametrize("width", [360, 390, 768, 1366])
 def test_nothing_scrolls_sideways(tmp_path, width):
     long = replace(COUPLED.subject, arm="a-stack-with-a-long-name-" * 4)
     page = render(isolation_page(replace(WHOLE, subject=long), MANIFEST))
-    page = page.replace("<details>", "<details open>")
-    frame = tmp_path / "frame.html"
-    escaped = page.replace("&", "&amp;").replace('"', "&quot;")
-    frame.write_text(
-        f'<iframe id="f" style="width:{width}px;height:800px;border:0" srcdoc="{escaped}"></iframe>'
-        "<script>onload = () => { document.title = 'width ' + document.getElementById('f')"
-        ".contentDocument.documentElement.scrollWidth + '.' }</script>",
-        encoding="utf-8",
-    )
-    assert CHROMIUM is not None
-    flags = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking")
-    dom = subprocess.run(
-        [CHROMIUM, *flags, f"--user-data-dir={tmp_path}/profile", "--dump-dom", frame.as_uri()],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    ).stdout
-    found = re.search(r"<title>width (\d+)\.", dom)
-    assert found is not None
-    assert int(found[1]) <= width
+    assert scroll_width(page, tmp_path, width=width) <= width
 
 
 def test_reading_evidence_into_a_page_needs_no_gpu_stack():

@@ -2,7 +2,6 @@ import html as markup
 import json
 import math
 import re
-import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -16,6 +15,7 @@ from insular.recipes.train.page import train_page
 from insular.recipes.train.results import TrainResult
 from insular.reports import render
 from insular.training.results import SamplerFacts
+from recipes.browser import needs_chromium, scroll_width
 from recipes.train_samples import (
     CLEAN,
     COUPLED,
@@ -34,7 +34,6 @@ from recipes.train_samples import (
 )
 from reports.html_check import Checked
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 EACH = pytest.mark.parametrize("name", VARIANTS)
 BROKEN = ("differences", "seeded", "uncovered", "undecided")
 
@@ -376,30 +375,11 @@ def test_a_log_of_one_release_is_one_mechanism():
     assert "1 × poisson gaussian (noise 1, q 0.5)" in visible(result)
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+@needs_chromium
 @pytest.mark.parametrize("width", [360, 768, 1366])
 def test_nothing_scrolls_sideways(tmp_path, width):
-    text = render(page(replace(DEAD, ledger=CLEAN.ledger))).replace("<details>", "<details open>")
-    frame = tmp_path / "frame.html"
-    escaped = text.replace("&", "&amp;").replace('"', "&quot;")
-    frame.write_text(
-        f'<iframe id="f" style="width:{width}px;height:800px;border:0" srcdoc="{escaped}"></iframe>'
-        "<script>onload = () => { document.title = 'width ' + document.getElementById('f')"
-        ".contentDocument.documentElement.scrollWidth + '.' }</script>",
-        encoding="utf-8",
-    )
-    assert CHROMIUM is not None
-    flags = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking")
-    dom = subprocess.run(
-        [CHROMIUM, *flags, f"--user-data-dir={tmp_path}/profile", "--dump-dom", frame.as_uri()],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    ).stdout
-    found = re.search(r"<title>width (\d+)\.", dom)
-    assert found is not None
-    assert int(found[1]) <= width
+    text = render(page(replace(DEAD, ledger=CLEAN.ledger)))
+    assert scroll_width(text, tmp_path, width=width) <= width
 
 
 def test_reading_evidence_into_a_page_needs_no_gpu_stack():
