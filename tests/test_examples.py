@@ -84,7 +84,8 @@ def test_support_tickets_learn_with_and_without_privacy(tmp_path: Path) -> None:
     """A tiny model that knows none of the words: it learns that they are all unknown."""
     model = tiny_folder(tmp_path / "model")
     out = tmp_path / "run"
-    given = ["--quick", "--model", str(model), "--learning-rate", "0.1", "--out", str(out)]
+    # Draws are secret. At a rate of 0.1 one draw in sixty overshoots; here none of 120 did.
+    given = ["--quick", "--model", str(model), "--learning-rate", "0.03", "--out", str(out)]
     said = script("support_tickets.py", *given)
     lines = {line[:12].strip(): line.split() for line in said.splitlines()}
     base = float(lines["base model"][2])

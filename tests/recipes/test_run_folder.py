@@ -7,7 +7,7 @@ import pytest
 from insular.errors import InvalidArgumentError
 from insular.evidence import InputFact, RunManifest, RunStore
 from insular.recipes.hidden.spec import SweepSpec
-from insular.recipes.run_folder import begin_or_continue, write_run_page
+from insular.recipes.run_folder import PAGE, begin_or_continue, write_run_page
 from insular.reports.page import Page
 
 
@@ -43,13 +43,24 @@ def test_a_folder_called_like_a_hub_name_that_is_not_there_is_not_read(
     assert begin(Path("owner/model"), "owner/model").manifest.status == "running"
 
 
-def test_a_run_whose_page_is_interrupted_stays_as_finished_as_it_was(tmp_path: Path) -> None:
-    def interrupted(manifest: RunManifest) -> Page:
-        assert manifest.status == "complete"
-        raise KeyboardInterrupt
+def interrupted(manifest: RunManifest) -> Page:
+    assert manifest.status == "complete"
+    raise KeyboardInterrupt
 
+
+def test_a_run_whose_page_is_interrupted_stays_as_finished_as_it_was(tmp_path: Path) -> None:
     store = begin(tmp_path / "run", "wikipedia")
+    store.write_text(PAGE, "the page of before")
     store.finish("complete")
     with pytest.raises(KeyboardInterrupt):
         write_run_page(store, interrupted)
     assert RunStore.open(tmp_path / "run").manifest.status == "complete"
+
+
+def test_a_run_that_never_had_its_page_is_gone_on_with(tmp_path: Path) -> None:
+    store = begin(tmp_path / "run", "wikipedia")
+    store.finish("complete")
+    with pytest.raises(KeyboardInterrupt):
+        write_run_page(store, interrupted)
+    assert RunStore.open(tmp_path / "run").manifest.status == "interrupted"
+    assert begin(tmp_path / "run", "wikipedia").manifest.status == "running"

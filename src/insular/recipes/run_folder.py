@@ -10,6 +10,7 @@ from insular.errors import EvidenceError, InsularError, InvalidArgumentError
 from insular.evidence import (
     InputFact,
     RunManifest,
+    RunStatus,
     RunStore,
     collect_manifest,
     from_toml,
@@ -163,7 +164,11 @@ def run_status(store: RunStore, *, stage: str) -> Iterator[None]:
 
 
 def write_run_page(store: RunStore, make: Callable[[RunManifest], Page]) -> Path:
-    """Render the page of a finished run, and leave the run as finished as it was, come what may.
+    """Render the page of a finished run.
+
+    Guarantees:
+        * An interrupt leaves the run as finished as it was if it had a page, and unfinished
+          otherwise, so that the same command goes on and ends with the page.
 
     Args:
         store: The run.
@@ -173,11 +178,14 @@ def write_run_page(store: RunStore, make: Callable[[RunManifest], Page]) -> Path
         The page's path.
     """
     status = store.manifest.status
+    unless_written: RunStatus = status if PAGE in store.manifest.files else "interrupted"
     store.reopen()
     try:
         listed = {name: digest for name, digest in store.manifest.files.items() if name != PAGE}
         page = make(replace(store.manifest, status=status, files=listed))
         store.write_text(PAGE, render(page))
-    finally:
-        store.finish(status)  # an interrupted page is no unfinished run
+    except BaseException:
+        store.finish(unless_written)
+        raise
+    store.finish(status)
     return store.path / PAGE
