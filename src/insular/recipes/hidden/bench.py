@@ -1,12 +1,13 @@
 """What the cells of a sweep share: model, held prompts, arrays and fits, once in each process."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Literal, final
 
+from insular.errors import InvalidArgumentError
 from insular.recipes.hidden.spec import SweepSpec
 from insular.recipes.hidden.text import Prompts, choose_prompts, read_text
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from insular.hidden.attackers import Attacker
     from insular.hidden.bank import CandidateBank
+    from insular.hidden.calibration_results import CalibrationResult, CalibrationStatus
     from insular.hidden.forward import SplitDecoder
     from insular.hidden.mechanisms import Release
     from insular.hidden.prompts import HeldPrompts
@@ -61,6 +63,28 @@ class LayerBench:
         if keep:
             self._banks[attacker.name] = found
         return found
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ScaledMechanism:
+    """What became of one mechanism that was to cost a measured KL."""
+
+    status: "CalibrationStatus | Literal['not fitted']"
+    """Whether it has a release at that cost."""
+    reason: str = ""
+    """Why it was not fitted."""
+    nominal: "Release | None" = None
+    """The fitted release at scale 1; None if not fitted."""
+    search: "CalibrationResult | None" = None
+    """The search for the scale; None if not fitted."""
+
+    @property
+    def release(self) -> "Release | None":
+        """The release at the scale that was found; None unless reached."""
+        if self.nominal is None or self.search is None or self.search.scale is None:
+            return None
+        return self.nominal.scaled(self.search.scale**2)
 
 
 @final
@@ -127,6 +151,38 @@ class Bench:
             self._layer = None  # before the next one is read: two need twice the memory
             self._layer = self._read(layer)
         return self._layer
+
+    def scaled(
+        self, layer: int, mechanism: str, *, kl_nats: float, judged_on: Sequence[str], seed: int
+    ) -> ScaledMechanism:
+        """A mechanism fitted to a layer and scaled to a measured KL.
+
+        Args:
+            layer: The layer.
+            mechanism: Its name.
+            kl_nats: The measured KL that it is to cost, in nats.
+            judged_on: Digests of the prompts that it will be judged on: none may scale it.
+            seed: Of the draws.
+
+        Returns:
+            The release, or why there is none.
+        """
+        from insular.hidden.calibration import calibrate_scale
+
+        try:
+            nominal = self.release(layer, mechanism, budget_nats=kl_nats)
+        except InvalidArgumentError as error:
+            return ScaledMechanism(status="not fitted", reason=str(error))
+        search = calibrate_scale(
+            self.split,
+            self.calibration,
+            layer=layer,
+            sampler=nominal,
+            target_kl_nats=kl_nats,
+            evaluation_digests=judged_on,
+            seed=seed,
+        )
+        return ScaledMechanism(status=search.status, nominal=nominal, search=search)
 
     def release(self, layer: int, mechanism: str, *, budget_nats: float) -> "Release":
         """A mechanism fitted to a layer; the one that was used last is kept.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, final
 
-from insular.errors import AccountingError, InvalidArgumentError
+from insular.errors import InvalidArgumentError
 from insular.evidence import ArrayRef, RunStore
 from insular.hidden.intervals import MeanInterval
 from insular.hidden.inversion.results import InversionStatus
@@ -104,7 +104,7 @@ def _scaled(bench: Bench, layer: int, mechanism: str) -> ScaledRelease:
     try:
         kind = mechanism_named(mechanism, SweepSpec(rank=spec.rank))
         nominal = kind.fit(geometry, budget_nats=spec.kl_nats)
-    except (InvalidArgumentError, AccountingError) as error:
+    except InvalidArgumentError as error:
         return ScaledRelease(
             layer=layer, mechanism=mechanism, status="not fitted", reason=str(error)
         )

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from insular.errors import InvalidArgumentError
 from insular.recipes.hidden.bench import bench_of
 from insular.recipes.hidden.spec import NO_MECHANISM
 from insular.recipes.hidden.store.results import StoreCell, StoreCells
@@ -78,7 +77,6 @@ def write_prompts(
     Returns:
         :class:`StoreCells`.
     """
-    from insular.hidden.calibration import calibrate_scale
     from insular.hidden.prompts import check_disjoint
 
     del progress
@@ -105,22 +103,12 @@ def write_prompts(
         if kl is not None:
             # a document's other prompts may be in the index; what is attacked is of other ones
             check_disjoint(bench.seen_before, here.identities)
-            try:
-                nominal = bench.release(layer, mechanism, budget_nats=kl)
-            except InvalidArgumentError as error:
-                return missed("not fitted", reason=str(error))
-            scaled = calibrate_scale(
-                bench.split,
-                bench.calibration,
-                layer=layer,
-                sampler=nominal,
-                target_kl_nats=kl,
-                evaluation_digests=here.identities,
-                seed=spec.seed,
+            scaled = bench.scaled(
+                layer, mechanism, kl_nats=kl, judged_on=here.identities, seed=spec.seed
             )
-            if scaled.scale is None:
-                return missed(scaled.status)
-            release, reached = nominal.scaled(scaled.scale**2), scaled.kl_nats
+            if scaled.release is None or scaled.search is None:
+                return missed(scaled.status, reason=scaled.reason)
+            release, reached = scaled.release, scaled.search.kl_nats
         return Output(
             result=StoreCells(
                 cells=tuple(

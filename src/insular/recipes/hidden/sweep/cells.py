@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from insular.errors import InvalidArgumentError
 from insular.recipes.hidden.bench import Bench, bench_of
 from insular.recipes.hidden.spec import SweepSpec
 from insular.recipes.hidden.sweep.layers import without_arrays
@@ -90,7 +89,6 @@ def run_cell(
 
 def _cell(bench: Bench, *, layer: int, mechanism: str, kl: float, repeat: int) -> SweepCell:
     """Fit, scale, measure, attack."""
-    from insular.hidden.calibration import calibrate_scale
     from insular.hidden.utility import measure_utility
 
     def cell(status, **found) -> SweepCell:  # noqa: ANN001, ANN003
@@ -103,39 +101,31 @@ def _cell(bench: Bench, *, layer: int, mechanism: str, kl: float, repeat: int) -
             **found,
         )
 
-    try:
-        nominal = bench.release(layer, mechanism, budget_nats=kl)
-    except InvalidArgumentError as error:
-        return cell("not fitted", gaussian=False, reason=str(error))
     seed = bench.spec.seed + 3 * repeat  # three streams a cell
-    scaled = calibrate_scale(
-        bench.split,
-        bench.calibration,
-        layer=layer,
-        sampler=nominal,
-        target_kl_nats=kl,
-        evaluation_digests=bench.evaluation.digests,
-        seed=seed,
+    scaled = bench.scaled(
+        layer, mechanism, kl_nats=kl, judged_on=bench.evaluation.digests, seed=seed
     )
-    if scaled.scale is None:
+    nominal, search, release = scaled.nominal, scaled.search, scaled.release
+    if nominal is None or search is None:
+        return cell(scaled.status, gaussian=False, reason=scaled.reason)
+    if release is None or search.scale is None:
         return cell(scaled.status, gaussian=nominal.gaussian)
     utility = measure_utility(
         bench.split,
         bench.evaluation,
         layer=layer,
         sampler=nominal,
-        scale=scaled.scale,
+        scale=search.scale,
         seed=seed + 1,
         calibrated_on=bench.seen_before,
         significance=bench.spec.significance,
     )
-    release = nominal.scaled(scaled.scale**2)
     return cell(
         "reached",
         gaussian=release.gaussian,
-        scale=scaled.scale,
-        scale_error=scaled.scale_relative_error,
-        calibrated_kl_nats=scaled.kl_nats,
+        scale=search.scale,
+        scale_error=search.scale_relative_error,
+        calibrated_kl_nats=search.kl_nats,
         utility=utility,
         attacks=attacks_on(bench, layer, release, seed=seed + 2),
         **_foretold(bench, layer, release),
