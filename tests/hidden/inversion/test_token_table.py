@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from hidden.inversion_samples import random_records, split, table, trajectory
+from hidden.inversion.samples import random_records, split, table, trajectory
 from insular.errors import EvidenceError, InvalidArgumentError
 from insular.hidden.covariance import DiagonalMatrix
 from insular.hidden.inversion.token_ranking import TokenRanking

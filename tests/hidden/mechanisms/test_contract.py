@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from hidden.matrices import seeded
-from hidden.release_contract import (
+from hidden.mechanisms.contract import (
     check_budget,
     check_file,
     check_plausible,
@@ -15,7 +15,7 @@ from hidden.release_contract import (
     check_scaling,
     check_whitener,
 )
-from hidden.release_table import BUDGET_NATS, FISHER_SHRINKAGE, ROWS, D, calibration
+from hidden.mechanisms.table import BUDGET_NATS, FISHER_SHRINKAGE, ROWS, D, calibration
 from insular.errors import InvalidArgumentError
 from insular.hidden.covariance import DiagonalMatrix
 from insular.hidden.mechanisms import (

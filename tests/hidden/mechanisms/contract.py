@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 
 from hidden.matrices import normal, seeded
-from hidden.release_table import BUDGET_NATS, Calibration, D
+from hidden.mechanisms.table import BUDGET_NATS, Calibration, D
 from insular.hidden.mechanisms import GaussianRelease, Release, load_release, save_release
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from hidden.inversion_samples import (
+from hidden.inversion.samples import (
     random_records,
     ranking_for,
     split,

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from hidden.inversion_samples import random_records, split, trajectory
+from hidden.inversion.samples import random_records, split, trajectory
 from insular.hidden.inversion.prefix import PrefixRunner
 from models.families import FAMILIES
 
