@@ -11,13 +11,16 @@ from insular.cli import interrupts
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
+_SILENCE_SECONDS = 60.0
+"""How long a log hears nothing of a task that goes on."""
+
 
 @final
 class TaskProgress:
     """Shows what each task is doing. Say nothing with ``quiet``.
 
     On a terminal the tasks are lines that change in place. Elsewhere a line is printed when a task
-    starts and when it ends, so that a log stays short.
+    starts, when it ends, and once a minute in between, so that a log stays short.
     """
 
     def __init__(self, n_lines: Callable[[str], int], *, quiet: bool) -> None:
@@ -26,6 +29,7 @@ class TaskProgress:
         self._quiet = quiet
         self._bars: dict[str, TaskID] = {}
         self._started: dict[str, float] = {}
+        self._said: dict[str, float] = {}
         self._live = None
         if not quiet and sys.stderr.isatty():
             from rich.console import Console
@@ -76,13 +80,18 @@ class TaskProgress:
             self._live.update(self._bars[name], advance=1, doing=line)
 
     def _print(self, task: str, line: str) -> None:
-        """A line at the start and at the end of a task."""
+        """A line at the start and at the end of a task, and sometimes in between."""
         if not task:
             print(f"  {line}", file=sys.stderr, flush=True)  # noqa: T201
-        elif line.startswith("done"):
-            started = self._started.get(task)
-            took = "" if started is None else f", {time.monotonic() - started:.0f} s"
-            print(f"  {task}: {line}{took}", file=sys.stderr, flush=True)  # noqa: T201
-        elif task not in self._started:
-            self._started[task] = time.monotonic()
-            print(f"  {task}: running", file=sys.stderr, flush=True)  # noqa: T201
+            return
+        now, started = time.monotonic(), self._started.get(task)
+        if line.startswith("done"):
+            shown = line if started is None else f"{line}, {now - started:.0f} s"
+        elif started is None:
+            self._started[task], shown = now, "running"
+        elif now - self._said[task] >= _SILENCE_SECONDS:
+            shown = line
+        else:
+            return
+        self._said[task] = now
+        print(f"  {task}: {shown}", file=sys.stderr, flush=True)  # noqa: T201
