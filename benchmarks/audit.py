@@ -15,8 +15,8 @@ from dataclasses import replace
 import torch
 from torch import nn
 
-from insular.audit.model_subject import ModelSubject
-from insular.audit.subjects import Subject
+from insular.audit.subjects.model_subject import ModelSubject
+from insular.audit.subjects.subject import Subject
 from insular.recipes.audit.arm import run_arm
 from insular.recipes.audit.census import run_census_task
 from insular.recipes.audit.localisation import run_localisation

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from insular.audit.release import ReleasedStep, Releaser, draw_exact_scalar
+from insular.audit.release.draws import ReleasedStep, Releaser, draw_exact_scalar
 
 
 def step_of(n: int, *, ratio: float = 1.065) -> ReleasedStep:

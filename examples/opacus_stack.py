@@ -12,7 +12,7 @@ from opacus import PrivacyEngine
 from torch.utils.data import DataLoader, TensorDataset
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from insular.audit.model_subject import ModelSubject
+from insular.audit.subjects.model_subject import ModelSubject
 from insular.models.lora import add_lora
 from insular.models.spec import LoraSpec
 from insular.models.structure import block_linears

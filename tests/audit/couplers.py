@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from insular.audit.localisation_results import Origins
-from insular.audit.subjects import Subject
+from insular.audit.localisation.results import Origins
+from insular.audit.subjects.subject import Subject
 from insular.records.tokens import TokenisedRecord
 
 

@@ -34,8 +34,8 @@ from audit.rigs import (
     random_table,
     record,
 )
-from insular.audit.callable_subject import CallableSubject
 from insular.audit.spec import Axis
+from insular.audit.subjects.callable_subject import CallableSubject
 from insular.precision.linear import Int8Linear, llm_int8_linear
 from insular.precision.ownership import RowOwnership, announce_masks
 from insular.precision.spec import PrecisionSpec

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from insular.audit.callable_subject import CallableSubject
-from insular.audit.isolation import audit_isolation
-from insular.audit.model_subject import ModelSubject
-from insular.audit.results import ArmResult
+from insular.audit.isolation.audit import audit_isolation
+from insular.audit.isolation.results import ArmResult
 from insular.audit.spec import IsolationSpec
-from insular.audit.subjects import Subject, SubjectFacts
+from insular.audit.subjects.callable_subject import CallableSubject
+from insular.audit.subjects.model_subject import ModelSubject
+from insular.audit.subjects.subject import Subject, SubjectFacts
 from insular.models.lora import add_lora
 from insular.models.spec import LoraSpec
 from insular.models.structure import block_linears, embedding, find_blocks, trainable

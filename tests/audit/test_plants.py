@@ -22,7 +22,7 @@ from audit.plants import (
     stock_layer,
 )
 from audit.rigs import LOUD, Rig, decoder, layer_subject, model_subject, quiet_records, record
-from insular.audit.results import ArmResult
+from insular.audit.isolation.results import ArmResult
 from insular.precision.stock import quiet_bitsandbytes
 
 SEEDS = range(20)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from insular.audit.audit_results import AuditResult
 from insular.audit.reconciliation import TOLERANCE, reconcile
-from insular.audit.saved_gradients import pack_rows
-from insular.audit.sensitivity_results import GrowthPoint
+from insular.audit.sensitivity.results import GrowthPoint
+from insular.audit.sensitivity.saved_gradients import pack_rows
 from insular.evidence import ArrayRef
 from recipes.samples import WHOLE
 

@@ -1,16 +1,16 @@
 """The parts of an audit besides isolation, of the sizes that a run on a 30-block decoder has."""
 
-from insular.audit.census_results import BatchCensus, CensusResult, LayerCensus
-from insular.audit.intervention_results import (
+from insular.audit.census.results import BatchCensus, CensusResult, LayerCensus
+from insular.audit.isolation.results import Check
+from insular.audit.localisation.intervention_results import (
     FactorialCell,
     Intervention,
     Interventions,
     UnionChange,
 )
-from insular.audit.localisation_results import Localisation, ModuleInfluence, Origins
+from insular.audit.localisation.results import Localisation, ModuleInfluence, Origins
 from insular.audit.reconciliation_results import Reconciliation
-from insular.audit.results import Check
-from insular.audit.sensitivity_results import (
+from insular.audit.sensitivity.results import (
     Candidate,
     GrowthPoint,
     Price,

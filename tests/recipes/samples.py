@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from insular.audit.audit_results import AuditResult
-from insular.audit.results import (
+from insular.audit.isolation.results import (
     ArmResult,
     ArmVerdict,
     AxisFinding,

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from insular.audit.opacus_engine import opacus_backward, opacus_clipped_sum, opacus_hooks
+from insular.audit.subjects.opacus_engine import opacus_backward, opacus_clipped_sum, opacus_hooks
 from insular.models.loading import load_decoder
 from insular.models.lora import add_lora
 from insular.models.spec import LoraSpec

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import final
 
-from insular.audit.census_results import CensusResult
-from insular.audit.localisation_results import Localisation
+from insular.audit.census.results import CensusResult
+from insular.audit.isolation.results import ArmResult, ArmVerdict
+from insular.audit.localisation.results import Localisation
 from insular.audit.reconciliation_results import Reconciliation
-from insular.audit.results import ArmResult, ArmVerdict
-from insular.audit.sensitivity_results import SensitivityResult
+from insular.audit.sensitivity.results import SensitivityResult
 
 
 @final

@@ -12,10 +12,10 @@ from typing import final
 import numpy as np
 
 from insular.audit.audit_results import AuditResult
+from insular.audit.isolation.results import ArmResult
 from insular.audit.reconciliation_results import Reconciliation
-from insular.audit.results import ArmResult
-from insular.audit.saved_gradients import unpack_rows
-from insular.audit.sensitivity_results import SensitivityResult
+from insular.audit.sensitivity.results import SensitivityResult
+from insular.audit.sensitivity.saved_gradients import unpack_rows
 from insular.evidence import ArrayRef
 
 TOLERANCE = 1e-9

@@ -57,7 +57,7 @@ def power(
     json: Annotated[str, typer.Option("--json", help=JSON_HELP)] = "",
 ) -> None:
     """What an attack with so many draws can be expected to prove, before it runs."""
-    from insular.audit.power import attack_power
+    from insular.audit.release.power import attack_power
     from insular.evidence import write_atomic
     from insular.evidence.files import explained
     from insular.recipes.attack.release.summary import power_blocks, power_svg

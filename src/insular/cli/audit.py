@@ -12,7 +12,7 @@ from insular.cli.spec_options import settings
 from insular.recipes.audit.spec import AuditSpec
 
 if TYPE_CHECKING:
-    from insular.audit.witness_results import WitnessResult
+    from insular.audit.witnesses.results import WitnessResult
 
 _DEFAULT = AuditSpec()
 N_LINES = {"screen": 11, "census": 5, "growth": 11, "localisation": 17, "pair": 6}
@@ -171,7 +171,7 @@ def _list_stacks() -> None:
 
 def _witness(device: str, json: str) -> int:
     """Run the constructed witnesses and print them."""
-    from insular.audit.witnesses import run_witnesses
+    from insular.audit.witnesses.cases import run_witnesses
     from insular.recipes.audit.witness_summary import witness_blocks
     from insular.reports.terminal import results_console
 

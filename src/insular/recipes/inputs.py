@@ -13,7 +13,7 @@ from insular.recipes.audit.spec import AuditSpec
 from insular.recipes.text import AuditText, check_context, choose_records, load_corpus
 
 if TYPE_CHECKING:
-    from insular.audit.subjects import Subject
+    from insular.audit.subjects.subject import Subject
 
 CHARACTERS_A_TOKEN = 4
 """Length of a text under test for each of ``tokens``, where the subject takes texts."""
@@ -44,7 +44,7 @@ def load_subject(path: str) -> "Callable[..., Any] | Subject":
         path: ``module:factory``.
 
     Returns:
-        The callable, or the :class:`~insular.audit.subjects.Subject`, under test.
+        The callable, or the :class:`~insular.audit.subjects.subject.Subject`, under test.
 
     Raises:
         SubjectError: If there is no such module or factory, or it fails.
@@ -68,7 +68,7 @@ def load_subject(path: str) -> "Callable[..., Any] | Subject":
     except InsularError:
         raise
     except Exception as error:
-        from insular.audit.callable_subject import kind_and_place
+        from insular.audit.subjects.callable_subject import kind_and_place
 
         raise SubjectError(
             f"subject {path}: the factory failed with {kind_and_place(error)}."
@@ -126,8 +126,8 @@ def silent(arm: str, line: str) -> None:
 
 def _takes_texts(under_test: "Callable[..., Any] | Subject", name: str) -> bool:
     """Whether what is under test takes texts rather than tokens."""
-    from insular.audit.callable_subject import parameter_kind
-    from insular.audit.subjects import Subject
+    from insular.audit.subjects.callable_subject import parameter_kind
+    from insular.audit.subjects.subject import Subject
 
     return not isinstance(under_test, Subject) and parameter_kind(under_test, name=name) == "texts"
 
@@ -139,8 +139,8 @@ def _as_subject(
     decode: Callable[[Sequence[int]], str],
 ) -> "Subject":
     """What is under test as a subject; a callable gets its texts from ``decode``."""
-    from insular.audit.callable_subject import CallableSubject
-    from insular.audit.subjects import Subject
+    from insular.audit.subjects.callable_subject import CallableSubject
+    from insular.audit.subjects.subject import Subject
 
     if isinstance(under_test, Subject):
         return under_test

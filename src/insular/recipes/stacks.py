@@ -8,9 +8,9 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from insular.audit.model_subject import Engine, ModelSubject
-from insular.audit.opacus_engine import OpacusGradients
-from insular.audit.subjects import SubjectFacts
+from insular.audit.subjects.model_subject import Engine, ModelSubject
+from insular.audit.subjects.opacus_engine import OpacusGradients
+from insular.audit.subjects.subject import SubjectFacts
 from insular.models.loading import Decoder
 from insular.models.spec import LoraSpec
 from insular.models.structure import trainable

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from insular.audit.attribute_results import AttributeResult
+from insular.audit.attribute.results import AttributeResult
 from insular.errors import EvidenceError, InvalidArgumentError, RecordError
 from insular.evidence import RunStore
 from insular.models.loading import load_decoder

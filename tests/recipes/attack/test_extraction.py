@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from insular.audit.secrets import parse_template
-from insular.audit.secrets_results import ExtractionResult
+from insular.audit.secrets.planted import parse_template
+from insular.audit.secrets.results import ExtractionResult
 from insular.errors import EvidenceError, InvalidArgumentError, RecordError
 from insular.evidence import RunStore
 from insular.models.loading import load_decoder

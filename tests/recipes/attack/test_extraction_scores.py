@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from insular.audit.secrets import SecretSpace
+from insular.audit.secrets.planted import SecretSpace
 from insular.errors import InvalidArgumentError
 from insular.models.loading import Decoder, load_decoder
 from insular.recipes.attack.extraction.scores import (

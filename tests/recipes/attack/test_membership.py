@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from insular.audit.membership_results import MembershipResult
+from insular.audit.membership.results import MembershipResult
 from insular.errors import EvidenceError, InvalidArgumentError, ModelError, RecordError
 from insular.evidence import RunStore
 from insular.models.loading import load_decoder

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from cli.in_process import insular
-from insular.audit.membership_results import MembershipResult, ScoreName
-from insular.audit.membership_shadow_results import ShadowBlock
+from insular.audit.membership.results import MembershipResult, ScoreName
+from insular.audit.membership.shadow_results import ShadowBlock
 from insular.errors import EvidenceError, InsularError, InvalidArgumentError
 from insular.evidence import RunStore, to_toml
 from insular.recipes.attack.membership import shadow as attack_membership_shadow

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from insular.accounting import pair_epsilon, spend
-from insular.audit.one_run_results import OneRunBound, OneRunResult
+from insular.audit.one_run.results import OneRunBound, OneRunResult
 from insular.errors import EvidenceError, InvalidArgumentError, UnsupportedEventError
 from insular.evidence import RunStore
 from insular.recipes.attack.one_run.judge import judge_one_run, plan_guesses

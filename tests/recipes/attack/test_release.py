@@ -12,7 +12,7 @@ import pytest
 
 from insular.accounting.pair import pair_epsilon
 from insular.audit.audit_results import AuditResult
-from insular.audit.statistics import tradeoff_bound
+from insular.audit.statistics.scores import tradeoff_bound
 from insular.errors import EvidenceError, InvalidArgumentError
 from insular.evidence import RunStore, digest_array, from_toml
 from insular.recipes.attack.release import draws as attack_release

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from insular.accounting import Event, spend
-from insular.audit.training_attack_results import GameFinding, TrainingAttackResult
-from insular.audit.training_game import play
+from insular.audit.training.game import play
+from insular.audit.training.results import GameFinding, TrainingAttackResult
 from insular.errors import EvidenceError, InvalidArgumentError
 from insular.evidence import RunStore
 from insular.mechanisms.keystream import Keystream, SeededStream

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from insular.audit.audit_results import AuditResult
-from insular.audit.localisation_results import Localisation
+from insular.audit.localisation.results import Localisation
 from insular.recipes.audit._localisation_section import localisation_blocks
 from insular.reports import Figure
 from recipes import page_text

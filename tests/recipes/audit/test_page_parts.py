@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from insular.audit.audit_results import AuditResult
-from insular.audit.localisation_results import Localisation
+from insular.audit.localisation.results import Localisation
 from insular.audit.reconciliation_results import Reconciliation
-from insular.audit.sensitivity_results import SensitivityResult
+from insular.audit.sensitivity.results import SensitivityResult
 from insular.recipes.audit._census_section import HEADING as HOW_OFTEN
 from insular.recipes.audit._sensitivity_section import HEADING as HOW_MUCH
 from insular.recipes.audit.page import isolation_page

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from insular.audit.audit_results import AuditResult
-from insular.audit.sensitivity_results import SensitivityResult
+from insular.audit.sensitivity.results import SensitivityResult
 from insular.recipes.audit._price_section import price_section, price_sentence
 from insular.reports import Figure
 from recipes import page_text

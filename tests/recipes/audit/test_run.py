@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from insular.audit.audit_results import AuditResult
-from insular.audit.results import ArmResult
+from insular.audit.isolation.results import ArmResult
 from insular.errors import (
     EvidenceError,
     InvalidArgumentError,

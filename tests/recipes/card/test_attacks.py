@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from insular.audit.training_attack_results import TrainingAttackResult
+from insular.audit.training.results import TrainingAttackResult
 from insular.errors import EvidenceError
 from insular.evidence import RunStore
 from insular.recipes.attack.membership.run import attack_membership

@@ -1,7 +1,7 @@
 """How often records decide each other's precision on natural text."""
 
 from insular.audit.audit_results import AuditResult
-from insular.audit.census_results import CensusResult, LayerCensus
+from insular.audit.census.results import CensusResult, LayerCensus
 from insular.recipes._numbers import cited, counted, listed, percent, place, short
 from insular.recipes.audit._layer_names import labels
 from insular.recipes.audit._published import published

@@ -1,6 +1,6 @@
 """Values x masks at one layer: which of the two carries the change of the logits."""
 
-from insular.audit.intervention_results import Batch, FactorialCell, Interventions
+from insular.audit.localisation.intervention_results import Batch, FactorialCell, Interventions
 from insular.recipes._numbers import amount, cited, percent, place
 from insular.reports import Block, Cell, Code, Inline, Paragraph, Table
 

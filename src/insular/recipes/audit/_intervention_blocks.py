@@ -1,12 +1,12 @@
 """What is left of a pair's excess when outlier sets are held fixed."""
 
 from insular.audit.audit_results import AuditResult
-from insular.audit.intervention_results import (
+from insular.audit.localisation.intervention_results import (
     Intervention,
     Interventions,
     UnionChange,
 )
-from insular.audit.places import block_of, kind_of
+from insular.audit.localisation.places import block_of, kind_of
 from insular.recipes._numbers import (
     amount,
     cited,

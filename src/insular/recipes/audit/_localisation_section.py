@@ -4,8 +4,8 @@ import math
 from collections.abc import Sequence
 
 from insular.audit.audit_results import AuditResult
-from insular.audit.localisation_results import Localisation, ModuleInfluence, Origins, Phase
-from insular.audit.places import block_of, kind_of
+from insular.audit.localisation.places import block_of, kind_of
+from insular.audit.localisation.results import Localisation, ModuleInfluence, Origins, Phase
 from insular.recipes._numbers import amount, cited, counted, place
 from insular.recipes.audit._intervention_blocks import intervention_blocks
 from insular.recipes.audit._layer_names import labels, plain, same_layer

@@ -1,7 +1,7 @@
 """What the sensitivity costs in epsilon, and how it grows with the batch."""
 
 from insular.audit.audit_results import AuditResult
-from insular.audit.sensitivity_results import Price, PriceRow, SensitivityResult, ValidatedRadius
+from insular.audit.sensitivity.results import Price, PriceRow, SensitivityResult, ValidatedRadius
 from insular.recipes._numbers import (
     above_one,
     amount,

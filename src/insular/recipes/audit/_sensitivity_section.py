@@ -1,7 +1,7 @@
 """How much one added record moves the sum: the screen, and the frozen pair in every stack."""
 
 from insular.audit.audit_results import AuditResult
-from insular.audit.sensitivity_results import Screen, SensitivityResult
+from insular.audit.sensitivity.results import Screen, SensitivityResult
 from insular.recipes._numbers import (
     cited,
     counted,

@@ -2,7 +2,7 @@
 
 import math
 
-from insular.audit.sensitivity_results import (
+from insular.audit.sensitivity.results import (
     Candidate,
     Screen,
     SensitivityResult,

@@ -6,7 +6,13 @@ from dataclasses import dataclass
 from typing import final
 
 from insular.audit.audit_results import AuditResult
-from insular.audit.results import ArmResult, ArmVerdict, AxisFinding, CaseResult, Influence
+from insular.audit.isolation.results import (
+    ArmResult,
+    ArmVerdict,
+    AxisFinding,
+    CaseResult,
+    Influence,
+)
 from insular.audit.spec import EQUAL_SHAPE_AXES, Axis
 from insular.recipes._numbers import RESULTS_FILE, amount
 from insular.reports import Code, Inline, Number, Paragraph, VerdictKind, paragraph

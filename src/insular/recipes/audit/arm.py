@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from insular.audit.results import ArmResult
+from insular.audit.isolation.results import ArmResult
 from insular.evidence import ArrayRef
 from insular.recipes.audit.sources import Source
 from insular.recipes.audit.spec import AuditSpec
@@ -50,7 +50,7 @@ def run_arm(
     Returns:
         An :class:`ArmResult`, and the gradients of its counter-example.
     """
-    from insular.audit.isolation import audit_isolation
+    from insular.audit.isolation.audit import audit_isolation
     from insular.audit.spec import IsolationSpec
 
     arrays: dict[str, dict[str, np.ndarray]] = {}

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, final
 
-from insular.audit.census_results import CensusResult
+from insular.audit.census.results import CensusResult
 from insular.evidence import ArrayRef
 from insular.recipes.audit.sources import Source
 from insular.recipes.audit.spec import AuditSpec
@@ -62,7 +62,7 @@ def run_census_task(
     Returns:
         A :class:`CensusOutcome`.
     """
-    from insular.audit.census import run_census
+    from insular.audit.census.count import run_census
 
     sizes = [size for size in BATCH_SIZES if size <= len(text.usable)]
     records = text.usable[: max(sizes)]

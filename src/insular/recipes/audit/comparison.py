@@ -5,7 +5,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from insular.audit.audit_results import AuditResult
-from insular.audit.results import ExecutionPath, SubjectManifest
+from insular.audit.isolation.results import ExecutionPath, SubjectManifest
 
 _LEFT_OUT = ("seconds", "seconds_per_step", "gradients", "baseline_gradients")
 """Fields that no repetition gives again: times, and where arrays are."""

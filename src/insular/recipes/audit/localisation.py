@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, final
 
-from insular.audit.localisation_results import Localisation
+from insular.audit.localisation.results import Localisation
 from insular.evidence import ArrayRef
 from insular.recipes.audit.sensitivity import candidate_of, sensitivity_spec
 from insular.recipes.audit.sources import Source
@@ -67,7 +67,7 @@ def run_localisation(
     Returns:
         A :class:`LocalisationOutcome`, and the gradients of every intervention.
     """
-    from insular.audit.localisation import localise
+    from insular.audit.localisation.localise import localise
 
     arrays: dict[str, dict[str, np.ndarray]] = {}
 

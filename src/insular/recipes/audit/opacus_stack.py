@@ -6,14 +6,14 @@ from typing import Any, cast
 import torch
 from torch import nn
 
-from insular.audit.model_subject import Engine, ModelSubject
-from insular.audit.opacus_engine import OpacusGradients, hooks_disabled
-from insular.audit.opacus_settings import (
+from insular.audit.subjects.model_subject import Engine, ModelSubject
+from insular.audit.subjects.opacus_engine import OpacusGradients, hooks_disabled
+from insular.audit.subjects.opacus_settings import (
     STABILISER,
     facts_of_privacy_engine,
     privacy_engine_clipper,
 )
-from insular.audit.subjects import SubjectFacts
+from insular.audit.subjects.subject import SubjectFacts
 from insular.models.structure import trainable
 from insular.recipes.stacks import installed_versions, modes
 from insular.records.batches import TokenBatch

@@ -7,8 +7,8 @@ from insular.accounting.composition import composed_epsilon
 from insular.accounting.influence import influence_bound
 from insular.accounting.pair import implied_epsilon
 from insular.audit.audit_results import AuditResult
-from insular.audit.results import ArmResult
-from insular.audit.sensitivity_results import (
+from insular.audit.isolation.results import ArmResult
+from insular.audit.sensitivity.results import (
     REPEAT_FACTOR,
     Price,
     PriceRow,

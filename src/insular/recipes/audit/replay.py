@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import final
 
 from insular.audit.audit_results import AuditResult
-from insular.audit.results import ExecutionPath
+from insular.audit.isolation.results import ExecutionPath
 from insular.errors import EvidenceError
 from insular.evidence import RunStore
 from insular.recipes.audit.comparison import measured

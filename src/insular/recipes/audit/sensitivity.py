@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from insular.audit.sensitivity_results import GrowthCurve, ScreenPart, ValidatedArm
+from insular.audit.sensitivity.results import GrowthCurve, ScreenPart, ValidatedArm
 from insular.audit.spec import SensitivitySpec
 from insular.evidence import ArrayRef
 from insular.recipes.audit.sources import Source
@@ -16,7 +16,7 @@ from insular.recipes.tasks import Output, Task
 if TYPE_CHECKING:
     import numpy as np
 
-    from insular.audit.subjects import Subject
+    from insular.audit.subjects.subject import Subject
     from insular.recipes.text import AuditText
     from insular.records import TokenisedRecord
 
@@ -123,7 +123,7 @@ def run_screen_part(
     Returns:
         A :class:`ScreenPart`, and the gradients of every batch.
     """
-    from insular.audit.sensitivity import screen_candidates
+    from insular.audit.sensitivity.screen import screen_candidates
 
     candidates = text.candidates(spec.candidates)
     mine = candidates[part * PART_SIZE : (part + 1) * PART_SIZE]
@@ -165,7 +165,7 @@ def run_validation(
     Returns:
         A :class:`ValidatedArm`, and the gradients of both batches.
     """
-    from insular.audit.pair import validate_pair
+    from insular.audit.sensitivity.pair import validate_pair
 
     arrays: dict[str, dict[str, np.ndarray]] = {}
     with source.subject(progress) as subject:
@@ -203,7 +203,7 @@ def run_growth(
     Returns:
         A :class:`GrowthCurve`, and the gradients of every pair.
     """
-    from insular.audit.sensitivity import measure_growth
+    from insular.audit.sensitivity.screen import measure_growth
 
     baseline = text.others(record, max(sizes))
     arrays: dict[str, dict[str, np.ndarray]] = {}

@@ -10,8 +10,8 @@ from insular.recipes.audit.spec import AuditSpec, StackName
 from insular.recipes.parallel import intra_op_threads
 
 if TYPE_CHECKING:
-    from insular.audit.model_subject import ModelSubject
-    from insular.audit.subjects import Subject
+    from insular.audit.subjects.model_subject import ModelSubject
+    from insular.audit.subjects.subject import Subject
 
 Report = Callable[[str], None]
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from insular.audit.witness_results import WitnessCase, WitnessResult
+from insular.audit.witnesses.results import WitnessCase, WitnessResult
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from insular.audit.membership_results import MembershipResult
-from insular.audit.one_run_results import OneRunResult
-from insular.audit.training_attack_results import TrainingAttackResult
+from insular.audit.membership.results import MembershipResult
+from insular.audit.one_run.results import OneRunResult
+from insular.audit.training.results import TrainingAttackResult
 from insular.errors import EvidenceError
 from insular.evidence import RunManifest, RunStore
 from insular.evidence.card import LowerBound

@@ -3,7 +3,7 @@
 import math
 
 from insular.audit.audit_results import AuditResult
-from insular.audit.results import AxisFinding
+from insular.audit.isolation.results import AxisFinding
 from insular.audit.spec import EQUAL_SHAPE_AXES
 from insular.evidence import RunManifest
 from insular.evidence.card import (

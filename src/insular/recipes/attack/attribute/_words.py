@@ -1,7 +1,7 @@
 """What attribute inference showed, in sentences that the terminal and the page share."""
 
-from insular.audit.attribute_results import AttributeResult, AttributeVerdict, PairedComparison
-from insular.audit.release_results import Rate
+from insular.audit.attribute.results import AttributeResult, AttributeVerdict, PairedComparison
+from insular.audit.statistics.bounds import Rate
 from insular.recipes._numbers import percent
 from insular.reports.page import VerdictKind
 

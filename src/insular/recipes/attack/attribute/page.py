@@ -1,6 +1,6 @@
 """Attribute inference as a page: the answer first, accuracies, ranks, how to repeat."""
 
-from insular.audit.attribute_results import AttributeResult
+from insular.audit.attribute.results import AttributeResult
 from insular.evidence import RunManifest
 from insular.recipes._numbers import cited, place
 from insular.recipes._page_parts import RECORD_IDS_ONLY, framed_page

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, final
 
-from insular.audit.attribute import compare_guessers, most_common
-from insular.audit.attribute_results import AttributeRank, AttributeResult
-from insular.audit.rates import rate_of
+from insular.audit.attribute.guesses import compare_guessers, most_common
+from insular.audit.attribute.results import AttributeRank, AttributeResult
+from insular.audit.statistics.rates import rate_of
 from insular.evidence import ArrayRef, InputFact, RunStore, sha256_of
 from insular.recipes.attack.attacked_model import AttackedModel, open_attacked
 from insular.recipes.attack.attribute.page import attribute_page

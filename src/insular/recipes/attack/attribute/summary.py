@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from insular.audit.attribute_results import AttributeResult
+from insular.audit.attribute.results import AttributeResult
 from insular.recipes.attack.attribute._words import (
     KINDS,
     answer_sentences,

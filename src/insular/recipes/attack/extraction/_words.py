@@ -2,8 +2,8 @@
 
 import math
 
-from insular.audit.exposure import CHANCE_BITS
-from insular.audit.secrets_results import ExtractionResult, ExtractionVerdict, SecretGroup
+from insular.audit.secrets.exposure import CHANCE_BITS
+from insular.audit.secrets.results import ExtractionResult, ExtractionVerdict, SecretGroup
 from insular.recipes._numbers import counted, short
 from insular.reports.page import VerdictKind
 

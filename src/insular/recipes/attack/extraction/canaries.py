@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from insular.audit.secrets import SecretTemplate, draw_secrets, parse_template
+from insular.audit.secrets.planted import SecretTemplate, draw_secrets, parse_template
 from insular.errors import EvidenceError, InvalidArgumentError, RecordError
 from insular.evidence import InputFact, RunStore
 from insular.recipes.attack.extraction.canaries_spec import CanaryPlan, CanarySpec

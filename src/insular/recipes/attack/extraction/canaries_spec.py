@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import final
 
 from insular import _check
-from insular.audit.secrets import PlannedSecret, parse_template
+from insular.audit.secrets.planted import PlannedSecret, parse_template
 from insular.errors import InvalidArgumentError
 
 TEMPLATE = "The access code of {name} is {6 digits}."

@@ -2,8 +2,8 @@
 
 import math
 
-from insular.audit.exposure import chance_band
-from insular.audit.secrets_results import ExtractionResult, SecretGroup
+from insular.audit.secrets.exposure import chance_band
+from insular.audit.secrets.results import ExtractionResult, SecretGroup
 from insular.evidence import RunManifest
 from insular.recipes._numbers import cited, percent, place
 from insular.recipes._page_parts import framed_page

@@ -4,9 +4,9 @@ from hashlib import sha256
 
 import numpy as np
 
-from insular.audit.exposure import exposure_interval
-from insular.audit.secrets import PlannedSecret, SecretTemplate
-from insular.audit.secrets_results import SecretRank
+from insular.audit.secrets.exposure import exposure_interval
+from insular.audit.secrets.planted import PlannedSecret, SecretTemplate
+from insular.audit.secrets.results import SecretRank
 from insular.models.loading import Decoder
 from insular.recipes.attack.extraction.scores import (
     TIE_NATS,

@@ -4,10 +4,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from insular.audit.exposure import group_secrets, random_p
-from insular.audit.exposure_bound import GroupClaim, claim_for_rows, expected_exposure, rank_tests
-from insular.audit.secrets import parse_template
-from insular.audit.secrets_results import (
+from insular.audit.secrets.exposure import group_secrets, random_p
+from insular.audit.secrets.exposure_bound import (
+    GroupClaim,
+    claim_for_rows,
+    expected_exposure,
+    rank_tests,
+)
+from insular.audit.secrets.planted import parse_template
+from insular.audit.secrets.results import (
     AllowedExposure,
     ExtractionResult,
     SecretRank,

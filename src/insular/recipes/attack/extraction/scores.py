@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from insular import _check
-from insular.audit.secrets import SecretSpace
+from insular.audit.secrets.planted import SecretSpace
 from insular.errors import InvalidArgumentError
 from insular.models.loading import Decoder
 from insular.records import TokenisedRecord

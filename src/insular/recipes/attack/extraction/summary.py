@@ -3,7 +3,7 @@
 import math
 from typing import TYPE_CHECKING
 
-from insular.audit.secrets_results import ExtractionResult, SecretGroup
+from insular.audit.secrets.results import ExtractionResult, SecretGroup
 from insular.recipes._numbers import counted
 from insular.recipes.attack.extraction._words import (
     KINDS,

@@ -1,6 +1,6 @@
 """What a membership attack found, in sentences that the terminal and the page share."""
 
-from insular.audit.membership_results import (
+from insular.audit.membership.results import (
     Area,
     Counts,
     MembershipResult,
@@ -9,8 +9,8 @@ from insular.audit.membership_results import (
     ScoreFinding,
     ScoreName,
 )
-from insular.audit.membership_shadow_results import ShadowUse
-from insular.audit.rates import clopper_pearson
+from insular.audit.membership.shadow_results import ShadowUse
+from insular.audit.statistics.rates import clopper_pearson
 from insular.recipes._numbers import counted, short
 from insular.recipes.attack.release._words import confidence, count
 from insular.reports.page import VerdictKind

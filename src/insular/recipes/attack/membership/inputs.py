@@ -6,9 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import final
 
-from insular.audit.duplicates import SHINGLE_WORDS, near_duplicates, plain_text, repeated_texts
-from insular.audit.membership_results import Counts, Overlap, Shift
-from insular.audit.shift import distribution_shift
+from insular.audit.membership.duplicates import (
+    SHINGLE_WORDS,
+    near_duplicates,
+    plain_text,
+    repeated_texts,
+)
+from insular.audit.membership.results import Counts, Overlap, Shift
+from insular.audit.membership.shift import distribution_shift
 from insular.errors import InsularError, RecordError
 from insular.evidence import InputFact
 from insular.recipes.attack.attacked_model import AttackedModel

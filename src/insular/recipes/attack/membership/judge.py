@@ -4,15 +4,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from insular.audit.likelihood_ratio import ShadowScores, one_sided_ratio, two_sided_ratio
-from insular.audit.membership import (
+from insular.audit.membership.judgement import (
     attack_scores,
     count_tests,
     judge_score,
     point_curve,
     unit_means,
 )
-from insular.audit.membership_results import MembershipClaim, ScoreFinding, ScoreName
+from insular.audit.membership.likelihood_ratio import ShadowScores, one_sided_ratio, two_sided_ratio
+from insular.audit.membership.results import MembershipClaim, ScoreFinding, ScoreName
 from insular.errors import InvalidArgumentError
 from insular.recipes.attack.attacked_model import AttackedModel
 from insular.recipes.attack.membership.inputs import AttackInputs, order_key

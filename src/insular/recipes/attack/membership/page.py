@@ -1,6 +1,6 @@
 """A membership attack as a page: answer first, then rates, the curve, the areas, the data."""
 
-from insular.audit.membership_results import MembershipResult, MembershipVerdict
+from insular.audit.membership.results import MembershipResult, MembershipVerdict
 from insular.evidence import RunManifest
 from insular.recipes._numbers import cited, place, short
 from insular.recipes._page_parts import RECORD_IDS_ONLY, framed_page

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from insular.audit.likelihood_ratio import ShadowScores
-from insular.audit.membership import count_tests, perfect_attack_refutes
-from insular.audit.membership_results import MembershipClaim, MembershipResult, ScoreBlock
+from insular.audit.membership.judgement import count_tests, perfect_attack_refutes
+from insular.audit.membership.likelihood_ratio import ShadowScores
+from insular.audit.membership.results import MembershipClaim, MembershipResult, ScoreBlock
 from insular.evidence import InputFact, RunStore, sha256_of
 from insular.models.loading import Decoder, load_decoder
 from insular.recipes.attack.attacked_model import AttackedModel, open_attacked

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 import torch
 
-from insular.audit.membership import join_by_id
-from insular.audit.membership_results import ScoreBlock
+from insular.audit.membership.judgement import join_by_id
+from insular.audit.membership.results import ScoreBlock
 from insular.evidence import RunStore
 from insular.models.loading import Decoder
 from insular.recipes.attack.attacked_model import AttackedModel

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
-from insular.audit.likelihood_ratio import (
+from insular.audit.membership.likelihood_ratio import (
     ShadowRow,
     ShadowScores,
     gather_shadows,
     uses_own_spread,
 )
-from insular.audit.membership_shadow_results import ShadowBlock, ShadowUse
+from insular.audit.membership.shadow_results import ShadowBlock, ShadowUse
 from insular.errors import RecordError
 from insular.evidence import RunStore
 from insular.recipes.attack.attacked_model import open_attacked

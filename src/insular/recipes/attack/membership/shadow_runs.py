@@ -8,8 +8,8 @@ from typing import Any, final
 
 import numpy as np
 
-from insular.audit.duplicates import plain_text
-from insular.audit.likelihood_ratio import drawn_alike
+from insular.audit.membership.duplicates import plain_text
+from insular.audit.membership.likelihood_ratio import drawn_alike
 from insular.errors import EvidenceError, InsularError, InvalidArgumentError, RecordError
 from insular.evidence import InputFact, sha256_of
 from insular.recipes.attack.attacked_model import ADAPTER_CONFIG, ADAPTER_WEIGHTS, AttackedModel

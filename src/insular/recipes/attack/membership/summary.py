@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from insular.audit.membership_results import MembershipResult, OperatingPoint
+from insular.audit.membership.results import MembershipResult, OperatingPoint
 from insular.recipes.attack.membership._words import (
     KINDS,
     area_text,

@@ -2,7 +2,7 @@
 
 from insular.accounting import PoissonGaussianEvent
 from insular.accounting.events import mechanisms_of
-from insular.audit.one_run_results import ENOUGH, GuessCounts, OneRunResult, OneRunVerdict
+from insular.audit.one_run.results import ENOUGH, GuessCounts, OneRunResult, OneRunVerdict
 from insular.recipes._numbers import counted, epsilons, percent, short
 from insular.recipes.attack.release._words import confidence, count
 from insular.reports.page import VerdictKind

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from typing import final
 
 from insular.accounting import TradeoffCurve
-from insular.audit.one_run import one_run_bound, other_counts
-from insular.audit.one_run_plan import best_guess, guess_chances, guess_choices
-from insular.audit.one_run_results import GuessChance, GuessCounts, GuessPoint, OneRunBound
-from insular.audit.rates import bonferroni
+from insular.audit.one_run.bound import one_run_bound, other_counts
+from insular.audit.one_run.plan import best_guess, guess_chances, guess_choices
+from insular.audit.one_run.results import GuessChance, GuessCounts, GuessPoint, OneRunBound
+from insular.audit.statistics.rates import bonferroni
 from insular.recipes.attack.one_run.spec import OneRunSpec
 from insular.recipes.attack.one_run.training import Observed
 from insular.recipes.attack.training.games import Game

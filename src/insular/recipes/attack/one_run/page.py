@@ -1,6 +1,6 @@
 """An audit by one run as a page: answer first, then point, curve, guesses, how to repeat."""
 
-from insular.audit.one_run_results import OneRunResult, OneRunVerdict
+from insular.audit.one_run.results import OneRunResult, OneRunVerdict
 from insular.evidence import RunManifest
 from insular.recipes._numbers import cited, place, short
 from insular.recipes._page_parts import framed_page

@@ -6,7 +6,7 @@ from pathlib import Path
 from statistics import NormalDist
 
 from insular.accounting import TradeoffCurve
-from insular.audit.one_run_results import OneRunResult
+from insular.audit.one_run.results import OneRunResult
 from insular.evidence import RunStore
 from insular.recipes.attack.one_run.judge import judge_one_run, plan_guesses, points_beside
 from insular.recipes.attack.one_run.page import one_run_page

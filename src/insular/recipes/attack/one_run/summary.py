@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from insular.audit.one_run_results import OneRunResult
+from insular.audit.one_run.results import OneRunResult
 from insular.recipes.attack.one_run._words import (
     VERDICT_KINDS,
     chance_sentence,

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, final
 
-from insular.audit.one_run_results import OneRunScores
-from insular.audit.training_game import TrainingRun, game_seed
+from insular.audit.one_run.results import OneRunScores
+from insular.audit.training.game import TrainingRun, game_seed
 from insular.errors import InvalidArgumentError, UnsupportedEventError
 from insular.evidence import ArrayRef, RunStore, digest_array
 from insular.recipes.attack.one_run.spec import OneRunSpec

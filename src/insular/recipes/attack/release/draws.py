@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, final
 
 from insular.audit.audit_results import AuditResult
-from insular.audit.sensitivity_results import SensitivityResult, ValidatedArm
+from insular.audit.sensitivity.results import SensitivityResult, ValidatedArm
 from insular.errors import EvidenceError, InvalidArgumentError
 from insular.evidence import ArrayRef, RunStore, digest_array
 from insular.recipes.attack.release.results import ReleaseShard
@@ -20,7 +20,7 @@ from insular.recipes.tasks import Output, Task
 if TYPE_CHECKING:
     import numpy as np
 
-    from insular.audit.release import ReleasedStep
+    from insular.audit.release.draws import ReleasedStep
 
 
 @final
@@ -134,7 +134,7 @@ def released_step(
     Raises:
         InvalidArgumentError: If the two clipped sums are the same.
     """
-    from insular.audit.release import ReleasedStep, clipped_sums
+    from insular.audit.release.draws import ReleasedStep, clipped_sums
 
     assert arm.gradients is not None
     radius = arm.radii[0].radius
@@ -213,7 +213,7 @@ def run_shard(
     """
     import time
 
-    from insular.audit.release import Releaser, draw_exact_scalar, shard_seed
+    from insular.audit.release.draws import Releaser, draw_exact_scalar, shard_seed
 
     own = shard_seed(seed, stack=stack, with_record=with_record, shard=shard)
     started = time.perf_counter()

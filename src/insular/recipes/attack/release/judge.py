@@ -3,10 +3,10 @@
 from typing import TYPE_CHECKING, cast
 
 from insular.accounting import pair_epsilon
-from insular.audit.power import chance_to_refute, draws_to_refute
-from insular.audit.rates import bonferroni
-from insular.audit.sensitivity_results import ValidatedArm
-from insular.audit.statistics import epsilon_bounds, tradeoff_bound
+from insular.audit.release.power import chance_to_refute, draws_to_refute
+from insular.audit.sensitivity.results import ValidatedArm
+from insular.audit.statistics.rates import bonferroni
+from insular.audit.statistics.scores import epsilon_bounds, tradeoff_bound
 from insular.errors import EvidenceError
 from insular.evidence import ArrayRef, RunStore, digest_array
 from insular.recipes.attack.release.results import ReleaseShard, StackRelease
@@ -15,7 +15,7 @@ from insular.recipes.attack.release.spec import ReleaseSpec
 if TYPE_CHECKING:
     import numpy as np
 
-    from insular.audit.release import ReleasedStep
+    from insular.audit.release.draws import ReleasedStep
 
 
 def judge_stack(

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal, final
 
-from insular.audit.release_results import EpsilonBound, TradeoffBound
+from insular.audit.statistics.bounds import EpsilonBound, TradeoffBound
 from insular.evidence import ArrayRef
 from insular.recipes.attack.release.spec import ReleaseSpec
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from insular.audit.power_results import PowerResult, ProcedurePower
+from insular.audit.release.power_results import PowerResult, ProcedurePower
 from insular.recipes._numbers import short
 from insular.recipes.attack.release._words import (
     KINDS,

@@ -2,7 +2,7 @@
 
 from insular.accounting import PoissonGaussianEvent
 from insular.accounting.events import mechanisms_of
-from insular.audit.training_attack_results import GameFinding, TrainingAttackResult
+from insular.audit.training.results import GameFinding, TrainingAttackResult
 from insular.recipes._numbers import counted, epsilons, in_clip_norms, short
 from insular.recipes.attack.release._words import confidence, count
 

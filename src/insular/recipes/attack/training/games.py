@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, final
 from insular.accounting import TradeoffCurve, tradeoff_curve
 from insular.accounting.events import Event
 from insular.audit.spec import Direction
-from insular.audit.training_attack_results import GameName, GameShard
-from insular.audit.training_game import Mixture, ScoreRule, play, spread
+from insular.audit.training.game import Mixture, ScoreRule, play, spread
+from insular.audit.training.results import GameName, GameShard
 from insular.errors import UnsupportedEventError
 from insular.evidence import ArrayRef, digest_array
 from insular.recipes.audit.sensitivity import Report

@@ -3,11 +3,11 @@
 from typing import TYPE_CHECKING, cast
 
 from insular.accounting import TradeoffCurve
-from insular.audit.rates import bonferroni, largest_epsilon
-from insular.audit.statistics import epsilon_bounds, tradeoff_bound
-from insular.audit.training_attack_results import SCORES, GameFinding, GameShard, beyond
-from insular.audit.training_game import Scores
-from insular.audit.training_power import excess_power
+from insular.audit.statistics.rates import bonferroni, largest_epsilon
+from insular.audit.statistics.scores import epsilon_bounds, tradeoff_bound
+from insular.audit.training.game import Scores
+from insular.audit.training.power import excess_power
+from insular.audit.training.results import SCORES, GameFinding, GameShard, beyond
 from insular.errors import EvidenceError
 from insular.evidence import ArrayRef, RunStore, digest_array
 from insular.recipes.attack.training.games import Game

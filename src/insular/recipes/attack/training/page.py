@@ -1,6 +1,6 @@
 """An attack on a training run as a page: answer first, then curve, point, scores, how to repeat."""
 
-from insular.audit.training_attack_results import TrainingAttackResult, TrainingVerdict
+from insular.audit.training.results import TrainingAttackResult, TrainingVerdict
 from insular.evidence import RunManifest
 from insular.recipes._numbers import cited, place, short
 from insular.recipes._page_parts import framed_page

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from insular.audit.rates import bonferroni
-from insular.audit.training_attack_results import TrainingAttackResult
+from insular.audit.statistics.rates import bonferroni
+from insular.audit.training.results import TrainingAttackResult
 from insular.errors import EvidenceError
 from insular.evidence import InputFact, RunStore
 from insular.recipes.attack.release.run import open_pair
@@ -189,7 +189,7 @@ def _pair_game(spec: TrainingAttackSpec, train: TrainSpec, trained: TrainResult)
     """The record of an audited pair in each step, as the run draws it."""
     import numpy as np
 
-    from insular.audit.release import clipped_sums
+    from insular.audit.release.draws import clipped_sums
 
     pair = open_pair(Path(spec.audit))
     stack = spec.stack or pair.sensitivity.arms[0].stack

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from insular.audit.training_attack_results import TrainingAttackResult
+from insular.audit.training.results import TrainingAttackResult
 from insular.recipes._numbers import short
 from insular.recipes.attack.release._words import KINDS, count
 from insular.recipes.attack.training._words import (

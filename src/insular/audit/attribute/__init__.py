@@ -1,0 +1,1 @@
+"""Whether a model tells an attribute beyond its population."""

@@ -1,0 +1,1 @@
+"""How often natural text takes the path that couples records."""

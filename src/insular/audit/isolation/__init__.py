@@ -1,0 +1,1 @@
+"""Whether one record can touch another's gradient: cases, measurement, verdict."""

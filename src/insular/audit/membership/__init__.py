@@ -1,0 +1,1 @@
+"""Whether a model tells its members: scores, rates, shadow models, shift."""

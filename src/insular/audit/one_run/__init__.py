@@ -1,0 +1,1 @@
+"""A bound from one training run with many canaries."""

@@ -1,0 +1,1 @@
+"""Releases of one step, and what an attack on them can find."""

@@ -1,0 +1,1 @@
+"""Planted secrets: drawn, ranked, and held against a promise."""

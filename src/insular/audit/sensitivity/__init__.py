@@ -1,0 +1,1 @@
+"""How far one added record moves the clipped sum."""

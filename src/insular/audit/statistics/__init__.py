@@ -1,0 +1,1 @@
+"""What scores prove of a leak: rates, bounds, trade-off curves. Torch-free."""

@@ -1,0 +1,1 @@
+"""What is under test: a batch of records in, one gradient per record out."""

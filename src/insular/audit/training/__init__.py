@@ -1,0 +1,1 @@
+"""A game against whole training runs."""

@@ -1,0 +1,1 @@
+"""Constructed examples that push a clipped sum to its worst case."""
