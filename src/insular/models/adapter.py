@@ -19,6 +19,7 @@ def save_adapter(model: nn.Module, folder: Path, *, base_model: str) -> tuple[Pa
         * The weights are the model's own, bit for bit, in float32.
         * No path of this machine is written: the base model is named as the caller names it.
         * Each file is complete or absent.
+        * No network is asked.
 
     Args:
         model: A PEFT model.
@@ -31,7 +32,7 @@ def save_adapter(model: nn.Module, folder: Path, *, base_model: str) -> tuple[Pa
     Raises:
         ModelError: If the model has no adapter.
     """
-    from peft import PeftModel, get_peft_model_state_dict
+    from peft import PeftModel
     from safetensors.torch import save
 
     if not isinstance(model, PeftModel):
@@ -40,7 +41,7 @@ def save_adapter(model: nn.Module, folder: Path, *, base_model: str) -> tuple[Pa
         )
     state = {
         name: value.detach().cpu().contiguous()
-        for name, value in get_peft_model_state_dict(model).items()
+        for name, value in _adapter_tensors(model).items()
     }
     config = model.peft_config["default"].to_dict()
     config |= {"base_model_name_or_path": base_model, "inference_mode": True}
@@ -53,6 +54,9 @@ def save_adapter(model: nn.Module, folder: Path, *, base_model: str) -> tuple[Pa
 def read_adapter(folder: Path, model: nn.Module) -> dict[str, Tensor]:
     """The tensors of a saved adapter, by the parameter names of the model that it was saved from.
 
+    Guarantees:
+        * No network is asked.
+
     Args:
         folder: Where it is.
         model: That model, or one like it.
@@ -63,18 +67,25 @@ def read_adapter(folder: Path, model: nn.Module) -> dict[str, Tensor]:
     Raises:
         ModelError: If the folder holds another adapter's tensors.
     """
-    from peft import get_peft_model_state_dict
     from safetensors.torch import load_file
 
     saved = load_file(folder / WEIGHTS)
     parameters = {p.data_ptr(): name for name, p in model.named_parameters()}
     names = {
         key: parameters.get(value.data_ptr(), "")
-        for key, value in get_peft_model_state_dict(model).items()
+        for key, value in _adapter_tensors(model).items()
     }
     if set(names) != set(saved) or not all(names.values()):
         raise ModelError(f"{folder / WEIGHTS} does not hold the adapter of this model.")
     return {names[key]: value for key, value in saved.items()}
+
+
+def _adapter_tensors(model: nn.Module) -> dict[str, Tensor]:
+    """The adapter's own tensors, by PEFT's names."""
+    from peft import get_peft_model_state_dict
+
+    # left to itself, PEFT asks the hub for the base model's vocabulary
+    return get_peft_model_state_dict(model, save_embedding_layers=False)
 
 
 def _plain(value: object) -> object:
