@@ -104,7 +104,7 @@ def _shows(result: ExtractionResult) -> str:
     return (
         f"It shows that of {counted(n, 'planted secret')} greedy decoding spells {spelled}, and"
         f" that those {planted_words(most)} have a mean exposure of {most.mean_bits:.2f} of"
-        f" {math.log2(result.space_size):.1f} bits, against {result.controls.mean_bits:.2f} of the"
+        f" {math.log2(result.space_size):.2f} bits, against {result.controls.mean_bits:.2f} of the"
         f" {result.controls.n} controls that were planted nowhere."
     )
 

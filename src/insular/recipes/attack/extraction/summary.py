@@ -41,7 +41,7 @@ def extraction_blocks(result: ExtractionResult) -> "tuple[RenderableType, ...]":
             ("Secrets", "n", "Mean", "Median (95%)", "Allowed", "Spelled", "Chance"),
             [_row(group) for group in groups],
             numeric=(1, 2, 3, 4, 5, 6),
-            title=f"Exposure in bits, of {math.log2(result.space_size):.1f}",
+            title=f"Exposure in bits, of {math.log2(result.space_size):.2f}",
         ),
         terminal.table(
             ("Secrets", "Median samples until the secret is drawn"),
