@@ -40,8 +40,7 @@ def save_adapter(model: nn.Module, folder: Path, *, base_model: str) -> tuple[Pa
             f"an adapter is saved from a PEFT model, got {type(model).__name__}; add one first."
         )
     state = {
-        name: value.detach().cpu().contiguous()
-        for name, value in _adapter_tensors(model).items()
+        name: value.detach().cpu().contiguous() for name, value in _adapter_tensors(model).items()
     }
     config = model.peft_config["default"].to_dict()
     config |= {"base_model_name_or_path": base_model, "inference_mode": True}
@@ -72,8 +71,7 @@ def read_adapter(folder: Path, model: nn.Module) -> dict[str, Tensor]:
     saved = load_file(folder / WEIGHTS)
     parameters = {p.data_ptr(): name for name, p in model.named_parameters()}
     names = {
-        key: parameters.get(value.data_ptr(), "")
-        for key, value in _adapter_tensors(model).items()
+        key: parameters.get(value.data_ptr(), "") for key, value in _adapter_tensors(model).items()
     }
     if set(names) != set(saved) or not all(names.values()):
         raise ModelError(f"{folder / WEIGHTS} does not hold the adapter of this model.")

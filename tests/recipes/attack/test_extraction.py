@@ -14,6 +14,7 @@ from insular.errors import EvidenceError, InvalidArgumentError, RecordError
 from insular.evidence import RunStore
 from insular.models.loading import load_decoder
 from insular.recipes.attack.extraction import rank as attack_extraction_rank
+from insular.recipes.attack.extraction._words import answer_sentences
 from insular.recipes.attack.extraction.canaries import plant_canaries, read_plan
 from insular.recipes.attack.extraction.canaries_spec import CanarySpec
 from insular.recipes.attack.extraction.rank import rank_secret
@@ -163,6 +164,7 @@ def test_without_noise_the_same_run_learns_what_is_repeated(noiseless_run: Extra
     assert noiseless_run.planted[-1].greedy.count >= 1
     # so large an epsilon can be refuted by nothing
     assert noiseless_run.verdict == "undecided" and noiseless_run.exit_code == 2
+    assert any("so large an epsilon allows" in line for line in answer_sentences(noiseless_run))
 
 
 def test_a_private_run_stays_within_its_promise(

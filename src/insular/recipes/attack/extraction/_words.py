@@ -123,11 +123,12 @@ def _promise(result: ExtractionResult) -> str:
             f" promise allows with probability {p_text(test.p_value)} at most."
         )
     if result.verdict == "undecided":
-        why = (
-            "the controls do not look random, so plan and model do not belong together"
-            if not result.controls_random
-            else "so few secrets could refute nothing, even if all of them stood in front"
-        )
+        if not result.controls_random:
+            why = "the controls do not look random, so plan and model do not belong together"
+        elif all(test.probability >= 1 for test in result.tests):
+            why = "so large an epsilon allows every secret to stand in front"
+        else:
+            why = "so few secrets could refute nothing, even if all of them stood in front"
         return f"Whether the promise of {words}{caveat} holds is UNDECIDED: {why}."
     return f"The promise of {words}{caveat} is not refuted by these ranks."
 
