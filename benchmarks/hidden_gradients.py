@@ -16,9 +16,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from insular.hidden.forward import SplitDecoder
-from insular.hidden.gradients import hidden_gradients
-from insular.hidden.prompts import HeldPrompts, hold_prompts
+from insular.hidden.states.forward import SplitDecoder
+from insular.hidden.states.gradients import hidden_gradients
+from insular.hidden.states.prompts import HeldPrompts, hold_prompts
 from insular.models.loading import Decoder, load_decoder
 from insular.models.structure import find_blocks
 from insular.records import read_packaged

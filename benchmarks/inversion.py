@@ -16,14 +16,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from insular.hidden._block_calls import overhearing
-from insular.hidden.forward import SplitDecoder
 from insular.hidden.inversion.prefix import Prefixes, PrefixRunner
 from insular.hidden.inversion.search import invert_states
 from insular.hidden.inversion.token_ranking import TokenRanking
 from insular.hidden.inversion.token_table_cache import cached_token_tables
 from insular.hidden.inversion.views import make_view
-from insular.hidden.storage import Storage
+from insular.hidden.states.block_calls import overhearing
+from insular.hidden.states.forward import SplitDecoder
+from insular.hidden.states.storage import Storage
 from insular.hidden.store.hidden_store import HiddenStore
 from insular.models.loading import Decoder, load_decoder
 from insular.models.structure import embedding, find_blocks
@@ -161,9 +161,9 @@ def compare_searches(arguments: argparse.Namespace, decoder: Decoder) -> None:
 
 def write_overhead(*, rows: int = 4096, hidden: int = 576, repeats: int = 9) -> float:
     """Time of writes to a store, with noise that protects, over that noise alone, less 1."""
-    from insular.hidden.draws import SecureDraws
+    from insular.hidden.matrices.draws import SecureDraws
+    from insular.hidden.matrices.spectral import isotropic_matrix
     from insular.hidden.mechanisms import GaussianRelease, Isotropic
-    from insular.hidden.spectral import isotropic_matrix
 
     release = GaussianRelease(
         mechanism=Isotropic(), budget_nats=1.0, covariance=isotropic_matrix(hidden, 0.01)

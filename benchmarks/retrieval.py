@@ -14,11 +14,11 @@ from collections.abc import Callable
 
 import torch
 
-from insular.hidden.attackers import AwareAttacker, EuclideanAttacker
-from insular.hidden.bank import prepare_bank
+from insular.hidden.geometry.release_geometry import release_geometry
 from insular.hidden.mechanisms import AdaptiveOptimum, Complement, Dropout
-from insular.hidden.release_geometry import release_geometry
-from insular.hidden.retrieval import rank_queries
+from insular.hidden.retrieval.attackers import AwareAttacker, EuclideanAttacker
+from insular.hidden.retrieval.bank import prepare_bank
+from insular.hidden.retrieval.search import rank_queries
 
 
 def seconds(run: Callable[[], object]) -> float:

@@ -6,8 +6,8 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from insular.hidden.forward import SplitDecoder
-from insular.hidden.prompts import HeldPrompts, hold_prompts
+from insular.hidden.states.forward import SplitDecoder
+from insular.hidden.states.prompts import HeldPrompts, hold_prompts
 from insular.records.tokens import TokenisedRecord
 from models.families import VOCABULARY, tiny
 

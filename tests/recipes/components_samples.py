@@ -1,7 +1,7 @@
 """Parts of a layer's states and a certificate, made by hand."""
 
-from insular.hidden.numerics_results import LayerRoom, NumericsResult, StateShift
-from insular.hidden.utility_results import (
+from insular.hidden.states.numerics_results import LayerRoom, NumericsResult, StateShift
+from insular.hidden.utility.results import (
     ProjectionResult,
     ReplacementEntry,
     TransplantEntry,

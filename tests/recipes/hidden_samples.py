@@ -5,12 +5,12 @@ import random
 from pathlib import Path
 from typing import Any
 
-from insular.hidden.extraction_results import LayerFacts, MassiveCoordinate
-from insular.hidden.geometry_results import GeometryNumber, HiddenGeometry, NullRange
-from insular.hidden.gradient_results import GradientSummary
-from insular.hidden.intervals import MeanInterval
-from insular.hidden.retrieval_results import RetrievalResult, retrieval_rate
-from insular.hidden.utility_results import UtilityResult
+from insular.hidden.geometry.results import GeometryNumber, HiddenGeometry, NullRange
+from insular.hidden.retrieval.results import RetrievalResult, retrieval_rate
+from insular.hidden.states.extraction_results import LayerFacts, MassiveCoordinate
+from insular.hidden.states.gradient_results import GradientSummary
+from insular.hidden.utility.intervals import MeanInterval
+from insular.hidden.utility.results import UtilityResult
 from insular.recipes.hidden.spec import SweepSpec
 from insular.recipes.hidden.sweep.results import LayerResult, SweepCell, SweepResult
 from insular.recipes.hidden.sweep.winners import winners

@@ -4,9 +4,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from insular.hidden.intervals import MeanInterval
 from insular.hidden.inversion.results import InversionCell, InversionResult, PromptInversion
 from insular.hidden.inversion.spec import InversionSpec
+from insular.hidden.utility.intervals import MeanInterval
 from insular.models.loading import Decoder
 from insular.recipes.hidden.inversion.spec import HiddenInversionSpec
 from insular.records.tokens import TokenisedRecord

@@ -5,12 +5,12 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from insular.hidden.forward import SplitDecoder
 from insular.hidden.inversion.token_ranking import TokenRanking
 from insular.hidden.inversion.token_table import TokenTable, build_token_tables
 from insular.hidden.inversion.views import View, make_view, ranking_covariance
 from insular.hidden.mechanisms import Release
-from insular.hidden.storage import Storage
+from insular.hidden.states.forward import SplitDecoder
+from insular.hidden.states.storage import Storage
 from insular.records.batches import collate
 from insular.records.tokens import TokenisedRecord
 from models.families import VOCABULARY, tiny

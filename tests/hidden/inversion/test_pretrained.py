@@ -3,15 +3,15 @@
 import pytest
 import torch
 
-from insular.hidden.forward import SplitDecoder
 from insular.hidden.inversion.prefix import PrefixRunner
 from insular.hidden.inversion.search import invert_states
 from insular.hidden.inversion.token_ranking import TokenRanking
 from insular.hidden.inversion.token_table import TokenTable
 from insular.hidden.inversion.views import make_view, ranking_covariance
+from insular.hidden.matrices.spectral import isotropic_matrix
 from insular.hidden.mechanisms import GaussianRelease, Isotropic
-from insular.hidden.spectral import isotropic_matrix
-from insular.hidden.storage import Storage
+from insular.hidden.states.forward import SplitDecoder
+from insular.hidden.states.storage import Storage
 from insular.models.loading import Decoder, load_decoder
 from insular.records.batches import collate
 from insular.records.tokens import TokenisedRecord

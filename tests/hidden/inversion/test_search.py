@@ -14,17 +14,17 @@ from hidden.inversion.samples import (
     view_of,
 )
 from insular.errors import InvalidArgumentError
-from insular.hidden.covariance import DiagonalMatrix
-from insular.hidden.forward import SplitDecoder
 from insular.hidden.inversion.search import InvertedPrompt, invert_states
 from insular.hidden.inversion.spec import InversionSpec
 from insular.hidden.inversion.token_ranking import TokenRanking
 from insular.hidden.inversion.token_table import build_token_tables
 from insular.hidden.inversion.views import ExactView, View, make_view
+from insular.hidden.matrices.covariance import DiagonalMatrix
+from insular.hidden.matrices.spectral import SpectralMatrix, isotropic_matrix
 from insular.hidden.mechanisms import Dropout, GaussianRelease, Isotropic
 from insular.hidden.mechanisms.coarse import DropoutRelease, QuantizedRelease, UniformQuantization
-from insular.hidden.spectral import SpectralMatrix, isotropic_matrix
-from insular.hidden.storage import Storage
+from insular.hidden.states.forward import SplitDecoder
+from insular.hidden.states.storage import Storage
 from insular.records.batches import collate
 from insular.records.tokens import TokenisedRecord
 from models.families import tiny

@@ -8,7 +8,6 @@ import torch
 
 from hidden.inversion.samples import random_records, split, table, trajectory
 from insular.errors import EvidenceError, InvalidArgumentError
-from insular.hidden.covariance import DiagonalMatrix
 from insular.hidden.inversion.token_ranking import TokenRanking
 from insular.hidden.inversion.token_table import (
     NEUTRAL_TOKENS,
@@ -21,6 +20,7 @@ from insular.hidden.inversion.token_table_cache import (
     save_token_table,
     table_path,
 )
+from insular.hidden.matrices.covariance import DiagonalMatrix
 from insular.records.tokens import TokenisedRecord
 from models.families import VOCABULARY
 

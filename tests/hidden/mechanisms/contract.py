@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-from hidden.matrices import normal, seeded
+from hidden.matrix_samples import normal, seeded
 from hidden.mechanisms.table import BUDGET_NATS, Calibration, D
 from insular.hidden.mechanisms import GaussianRelease, Release, load_release, save_release
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from hidden.matrices import normal, seeded, spread_psd
+from hidden.matrix_samples import normal, seeded, spread_psd
+from insular.hidden.geometry.release_geometry import ReleaseGeometry, release_geometry
 from insular.hidden.mechanisms import (
     AdaptiveOptimum,
     AlphaFamily,
@@ -22,7 +23,6 @@ from insular.hidden.mechanisms import (
     UniformQuantization,
     WorstCase,
 )
-from insular.hidden.release_geometry import ReleaseGeometry, release_geometry
 
 D = 10
 BUDGET_NATS = 0.3

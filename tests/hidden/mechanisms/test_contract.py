@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from hidden.matrices import seeded
+from hidden.matrix_samples import seeded
 from hidden.mechanisms.contract import (
     check_budget,
     check_file,
@@ -17,7 +17,9 @@ from hidden.mechanisms.contract import (
 )
 from hidden.mechanisms.table import BUDGET_NATS, FISHER_SHRINKAGE, ROWS, D, calibration
 from insular.errors import InvalidArgumentError
-from insular.hidden.covariance import DiagonalMatrix
+from insular.hidden.geometry.release_geometry import ReleaseGeometry
+from insular.hidden.matrices.covariance import DiagonalMatrix
+from insular.hidden.matrices.spectral import SpectralMatrix, matrix_from_rows
 from insular.hidden.mechanisms import (
     MECHANISMS,
     AdaptiveOptimum,
@@ -29,8 +31,6 @@ from insular.hidden.mechanisms import (
     Isotropic,
     Release,
 )
-from insular.hidden.release_geometry import ReleaseGeometry
-from insular.hidden.spectral import SpectralMatrix, matrix_from_rows
 
 GIVEN = calibration()
 

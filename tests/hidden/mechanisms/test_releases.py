@@ -6,9 +6,12 @@ import math
 import pytest
 import torch
 
-from hidden.matrices import dense_power, full, normal, seeded, spread_psd
+from hidden.matrix_samples import dense_power, full, normal, seeded, spread_psd
 from insular.errors import EvidenceError, InvalidArgumentError
-from insular.hidden.covariance import PsdMatrix
+from insular.hidden.geometry.release_geometry import ReleaseGeometry, release_geometry
+from insular.hidden.matrices.covariance import PsdMatrix
+from insular.hidden.matrices.psd_algebra import log_determinant_ratio
+from insular.hidden.matrices.spectral import matrix_from_dense, matrix_from_rows
 from insular.hidden.mechanisms import (
     AdaptiveOptimum,
     AlphaFamily,
@@ -30,9 +33,6 @@ from insular.hidden.mechanisms import (
     save_release,
     worst_case_weights,
 )
-from insular.hidden.psd_algebra import log_determinant_ratio
-from insular.hidden.release_geometry import ReleaseGeometry, release_geometry
-from insular.hidden.spectral import matrix_from_dense, matrix_from_rows
 
 D, K = 12, 0.7
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from insular.errors import InvalidArgumentError
-from insular.hidden.covariance import DiagonalMatrix
+from insular.hidden.matrices.covariance import DiagonalMatrix
 from insular.hidden.mechanisms import (
     Dropout,
     DropoutRelease,
@@ -17,8 +17,8 @@ from insular.hidden.mechanisms import (
     QuantizedRelease,
     UniformQuantization,
 )
-from insular.hidden.storage import round_states, state_bytes
-from insular.hidden.storage_spec import STORAGE_FORMATS
+from insular.hidden.states.storage import round_states, state_bytes
+from insular.hidden.states.storage_spec import STORAGE_FORMATS
 from insular.hidden.store.cells import _costs, cell_ranks
 from insular.hidden.store.index import INDEX_KINDS, IndexKind
 from insular.hidden.store.measure import measure_store

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from insular.errors import EvidenceError, InvalidArgumentError, MissingDependencyError
+from insular.hidden.matrices.spectral import isotropic_matrix
 from insular.hidden.mechanisms import GaussianRelease, Isotropic
-from insular.hidden.spectral import isotropic_matrix
 from insular.hidden.store import index as store_index
 from insular.hidden.store.file import load_store, save_store
 from insular.hidden.store.hidden_store import HiddenStore

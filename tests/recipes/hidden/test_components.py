@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from insular.evidence import RunManifest, collect_manifest, encode
-from insular.hidden.numerics_results import NumericsResult
+from insular.hidden.states.numerics_results import NumericsResult
 from insular.recipes.hidden.bench import bench_of, forget_bench
 from insular.recipes.hidden.geometry._components_words import (
     OPPOSITE,

@@ -8,7 +8,7 @@ import torch
 
 from insular.errors import AccountingError, InvalidArgumentError
 from insular.evidence import RunStore
-from insular.hidden.draws import SecureDraws
+from insular.hidden.matrices.draws import SecureDraws
 from insular.hidden.mechanisms import load_release
 from insular.recipes.hidden import fit as hidden_fit
 from insular.recipes.hidden.bench import Bench

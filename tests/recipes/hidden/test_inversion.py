@@ -11,10 +11,10 @@ from safetensors.torch import save_file
 
 from insular.errors import EvidenceError, InvalidArgumentError, RecordError
 from insular.evidence import RunStore, decode, encode, from_toml
-from insular.hidden import calibration
-from insular.hidden.forward import SplitDecoder
 from insular.hidden.inversion.results import InversionResult
 from insular.hidden.mechanisms import load_release
+from insular.hidden.states.forward import SplitDecoder
+from insular.hidden.utility import calibration
 from insular.models.loading import load_decoder
 from insular.recipes.hidden.inversion import cells as hidden_inversion_cells
 from insular.recipes.hidden.inversion import run as hidden_inversion
@@ -314,8 +314,8 @@ def test_a_file_that_is_none_and_a_run_that_is_there_are_refused(
 
 
 def test_a_release_of_another_size_is_refused(folder: Path, tmp_path: Path) -> None:
+    from insular.hidden.matrices.spectral import isotropic_matrix
     from insular.hidden.mechanisms import GaussianRelease, Isotropic, save_release
-    from insular.hidden.spectral import isotropic_matrix
 
     file = tmp_path / "release.safetensors"
     release = GaussianRelease(

@@ -10,8 +10,8 @@ from safetensors.torch import save_file
 
 from insular.errors import EvidenceError, InvalidArgumentError, RecordError
 from insular.evidence import RunStore, from_toml
+from insular.hidden.matrices.spectral import isotropic_matrix
 from insular.hidden.mechanisms import GaussianRelease, Isotropic, save_release
-from insular.hidden.spectral import isotropic_matrix
 from insular.recipes.hidden.store import cells as hidden_store_cells
 from insular.recipes.hidden.store._words import answer_sentences, verdict_of
 from insular.recipes.hidden.store.page import store_page

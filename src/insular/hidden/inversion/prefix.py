@@ -9,8 +9,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from transformers.cache_utils import DynamicCache
 
-from insular.hidden._block_calls import overhearing
-from insular.hidden.forward import SplitDecoder
+from insular.hidden.states.block_calls import overhearing
+from insular.hidden.states.forward import SplitDecoder
 from insular.models.structure import find_blocks
 
 _CACHE_ROWS = 16_384  # positions that a batch of candidates may hold in copies of its prefix

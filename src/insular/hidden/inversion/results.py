@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Literal, final
 
-from insular.hidden.calibration_results import CalibrationStatus
-from insular.hidden.intervals import MeanInterval
 from insular.hidden.inversion.spec import InversionSpec
-from insular.hidden.storage_spec import StorageFormat
+from insular.hidden.states.storage_spec import StorageFormat
+from insular.hidden.utility.calibration_results import CalibrationStatus
+from insular.hidden.utility.intervals import MeanInterval
 
 TokenStatus = Literal["accepted", "ambiguous", "doubtful", "unobserved"]
 """How sure a recovered token is.

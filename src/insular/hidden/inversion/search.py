@@ -8,7 +8,6 @@ from typing import final
 import torch
 
 from insular.errors import InvalidArgumentError
-from insular.hidden.forward import SplitDecoder
 from insular.hidden.inversion.beam import Step, Stepper
 from insular.hidden.inversion.bridge import Bridge
 from insular.hidden.inversion.prefix import PrefixRunner
@@ -17,6 +16,7 @@ from insular.hidden.inversion.spec import InversionSpec
 from insular.hidden.inversion.token_ranking import TokenRanking
 from insular.hidden.inversion.tried import Hypotheses
 from insular.hidden.inversion.views import View
+from insular.hidden.states.forward import SplitDecoder
 
 _MISSES = 3  # states in a row that fit nothing before the search is narrowed
 _LOST_CANDIDATES = 16

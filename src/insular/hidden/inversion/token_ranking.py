@@ -7,8 +7,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from insular.hidden.covariance import PsdMatrix
 from insular.hidden.inversion.token_table import TokenTable
+from insular.hidden.matrices.covariance import PsdMatrix
 
 _ROWS = 32  # positions ranked at once
 

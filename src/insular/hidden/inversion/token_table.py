@@ -11,9 +11,9 @@ from torch import Tensor
 
 from insular import _check
 from insular.errors import InvalidArgumentError
-from insular.hidden.forward import SplitDecoder
 from insular.hidden.inversion.prefix import Prefixes, PrefixRunner
-from insular.hidden.prompts import batch_places
+from insular.hidden.states.forward import SplitDecoder
+from insular.hidden.states.prompts import batch_places
 from insular.records.batches import collate
 from insular.records.tokens import TokenisedRecord
 

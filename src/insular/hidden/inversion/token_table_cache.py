@@ -7,8 +7,8 @@ from pathlib import Path
 
 from insular.errors import EvidenceError
 from insular.evidence import write_atomic
-from insular.hidden.forward import SplitDecoder
 from insular.hidden.inversion.token_table import Progress, TokenTable, build_token_tables, table_key
+from insular.hidden.states.forward import SplitDecoder
 from insular.records.packaged import cache_folder
 from insular.records.tokens import TokenisedRecord
 

@@ -12,9 +12,9 @@ from scipy.special import gammainccinv
 from torch import Tensor
 
 from insular.errors import InvalidArgumentError
-from insular.hidden.covariance import DiagonalMatrix, PsdMatrix
+from insular.hidden.matrices.covariance import DiagonalMatrix, PsdMatrix
 from insular.hidden.mechanisms import DropoutRelease, GaussianRelease, QuantizedRelease, Release
-from insular.hidden.storage import StoredStates
+from insular.hidden.states.storage import StoredStates
 
 SHARPNESS = 20.0
 """Nats that an e-fold larger distance costs where the noise has no known size."""

@@ -14,11 +14,11 @@ from torch import Tensor
 
 from insular import _check
 from insular.errors import InvalidArgumentError
-from insular.hidden._rows import checked_rows
-from insular.hidden.covariance import DiagonalMatrix
-from insular.hidden.draws import Draws, even
+from insular.hidden.geometry.release_geometry import ReleaseGeometry
+from insular.hidden.matrices.covariance import DiagonalMatrix
+from insular.hidden.matrices.draws import Draws, even
+from insular.hidden.matrices.rows import checked_rows
 from insular.hidden.mechanisms.interface import Release, ReleaseMechanism, Seen
-from insular.hidden.release_geometry import ReleaseGeometry
 
 
 @final

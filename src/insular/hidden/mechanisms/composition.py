@@ -10,7 +10,7 @@ from torch import Tensor
 
 from insular.accounting import pair_epsilon
 from insular.errors import InvalidArgumentError
-from insular.hidden.draws import Draws
+from insular.hidden.matrices.draws import Draws
 from insular.hidden.mechanisms.gaussian import GaussianRelease
 from insular.hidden.mechanisms.interface import Release
 

@@ -9,9 +9,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from insular.errors import InvalidArgumentError
-from insular.hidden.covariance import DiagonalMatrix, PsdMatrix
+from insular.hidden.geometry.release_geometry import ReleaseGeometry
+from insular.hidden.matrices.covariance import DiagonalMatrix, PsdMatrix
 from insular.hidden.mechanisms.gaussian import GaussianReleaseMechanism
-from insular.hidden.release_geometry import ReleaseGeometry
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,12 +11,12 @@ from scipy.special import gammainccinv, gammaincinv
 from torch import Tensor
 
 from insular.accounting import pair_epsilon
-from insular.hidden._rows import checked_rows
-from insular.hidden.covariance import DiagonalMatrix, PsdMatrix
-from insular.hidden.draws import Draws
+from insular.hidden.geometry.release_geometry import ReleaseGeometry
+from insular.hidden.matrices.covariance import DiagonalMatrix, PsdMatrix
+from insular.hidden.matrices.draws import Draws
+from insular.hidden.matrices.rows import checked_rows
+from insular.hidden.matrices.spectral import SpectralMatrix
 from insular.hidden.mechanisms.interface import Release, ReleaseMechanism, Seen
-from insular.hidden.release_geometry import ReleaseGeometry
-from insular.hidden.spectral import SpectralMatrix
 
 NULL_TOLERANCE = 1e-10
 """Length over a state's own, up to which a null-space component is rounding."""

@@ -9,9 +9,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from insular import _check
-from insular.hidden.covariance import PsdMatrix
-from insular.hidden.draws import Draws
-from insular.hidden.release_geometry import ReleaseGeometry
+from insular.hidden.geometry.release_geometry import ReleaseGeometry
+from insular.hidden.matrices.covariance import PsdMatrix
+from insular.hidden.matrices.draws import Draws
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -7,11 +7,11 @@ from typing import ClassVar, final
 import torch
 from scipy.optimize import brentq
 
-from insular.hidden.covariance import PsdMatrix
+from insular.hidden.geometry.release_geometry import ReleaseGeometry
+from insular.hidden.matrices.covariance import PsdMatrix
+from insular.hidden.matrices.psd_algebra import root_fidelity_trace, sandwich
+from insular.hidden.matrices.spectral import SpectralMatrix
 from insular.hidden.mechanisms.gaussian import GaussianReleaseMechanism
-from insular.hidden.psd_algebra import root_fidelity_trace, sandwich
-from insular.hidden.release_geometry import ReleaseGeometry
-from insular.hidden.spectral import SpectralMatrix
 
 
 @final

@@ -8,11 +8,11 @@ import torch
 
 from insular import _check
 from insular.errors import InvalidArgumentError
-from insular.hidden.covariance import PsdMatrix
+from insular.hidden.geometry.release_geometry import ReleaseGeometry
+from insular.hidden.matrices.covariance import PsdMatrix
+from insular.hidden.matrices.psd_algebra import sandwich, trace_of_product
+from insular.hidden.matrices.spectral import SpectralMatrix, isotropic_matrix, matrix_from_rows
 from insular.hidden.mechanisms.gaussian import GaussianReleaseMechanism
-from insular.hidden.psd_algebra import sandwich, trace_of_product
-from insular.hidden.release_geometry import ReleaseGeometry
-from insular.hidden.spectral import SpectralMatrix, isotropic_matrix, matrix_from_rows
 
 
 @final

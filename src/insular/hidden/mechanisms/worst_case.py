@@ -9,11 +9,11 @@ from torch import Tensor
 
 from insular import _check
 from insular.errors import InvalidArgumentError
-from insular.hidden.covariance import PsdMatrix
+from insular.hidden.geometry.release_geometry import ReleaseGeometry
+from insular.hidden.matrices.covariance import PsdMatrix
+from insular.hidden.matrices.spectral import EPS, SpectralMatrix, matrix_from_rows
 from insular.hidden.mechanisms.gaussian import GaussianReleaseMechanism
 from insular.hidden.mechanisms.optimal import mean_optimum
-from insular.hidden.release_geometry import ReleaseGeometry
-from insular.hidden.spectral import EPS, SpectralMatrix, matrix_from_rows
 
 
 @final

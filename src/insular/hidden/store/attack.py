@@ -6,16 +6,16 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from insular.hidden.attackers import Attacker, AwareAttacker, EuclideanAttacker
-from insular.hidden.bank import CandidateBank, prepare_bank
-from insular.hidden.intervals import mean_interval
 from insular.hidden.mechanisms import DropoutRelease, GaussianRelease, QuantizedRelease, Release
-from insular.hidden.retrieval import rank_queries
-from insular.hidden.storage import round_states
-from insular.hidden.storage_spec import StorageFormat
+from insular.hidden.retrieval.attackers import Attacker, AwareAttacker, EuclideanAttacker
+from insular.hidden.retrieval.bank import CandidateBank, prepare_bank
+from insular.hidden.retrieval.search import rank_queries
+from insular.hidden.states.storage import round_states
+from insular.hidden.states.storage_spec import StorageFormat
 from insular.hidden.store.cells import cell_ranks
 from insular.hidden.store.hidden_store import kept_states
 from insular.hidden.store.results import StoreAttack, StoreAttacker
+from insular.hidden.utility.intervals import mean_interval
 
 
 def attack_store(

@@ -8,8 +8,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from insular.hidden.storage import round_states
-from insular.hidden.storage_spec import StorageFormat
+from insular.hidden.states.storage import round_states
+from insular.hidden.states.storage_spec import StorageFormat
 
 _BLOCKS = (0, 8, 32, 128)
 """Coordinates that have been compared each time hopeless candidates are dropped."""

@@ -9,10 +9,10 @@ from torch import Tensor
 
 from insular import _check
 from insular.errors import InvalidArgumentError
-from insular.hidden.draws import Draws, SecureDraws
+from insular.hidden.matrices.draws import Draws, SecureDraws
 from insular.hidden.mechanisms import Release
-from insular.hidden.storage import round_states
-from insular.hidden.storage_spec import STORAGE_FORMATS, StorageFormat
+from insular.hidden.states.storage import round_states
+from insular.hidden.states.storage_spec import STORAGE_FORMATS, StorageFormat
 from insular.hidden.store.index import IndexKind, make_index
 
 

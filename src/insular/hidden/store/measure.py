@@ -10,15 +10,15 @@ from torch import Tensor
 
 from insular import _check
 from insular.errors import InvalidArgumentError
-from insular.hidden._rows import checked_rows
-from insular.hidden.intervals import mean_interval
+from insular.hidden.matrices.rows import checked_rows
 from insular.hidden.mechanisms import Release
-from insular.hidden.storage import state_bytes
-from insular.hidden.storage_spec import StorageFormat
+from insular.hidden.states.storage import state_bytes
+from insular.hidden.states.storage_spec import StorageFormat
 from insular.hidden.store.attack import attack_store
 from insular.hidden.store.hidden_store import HiddenStore
 from insular.hidden.store.index import IndexKind
 from insular.hidden.store.results import StoreResult
+from insular.hidden.utility.intervals import mean_interval
 
 _AS_NEAR = 1e-6
 """Squared distances within this share are equal: float32 tells no more."""

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal, final
 
-from insular.hidden.intervals import MeanInterval
-from insular.hidden.storage_spec import StorageFormat
+from insular.hidden.states.storage_spec import StorageFormat
+from insular.hidden.utility.intervals import MeanInterval
 
 StoreAttacker = Literal["plain", "aware", "cells"]
 """Who says whose a kept row is.

@@ -14,13 +14,13 @@ from insular.recipes.hidden.text import Prompts, choose_prompts, read_text
 if TYPE_CHECKING:
     import torch
 
-    from insular.hidden.attackers import Attacker
-    from insular.hidden.bank import CandidateBank
-    from insular.hidden.calibration_results import CalibrationResult, CalibrationStatus
-    from insular.hidden.forward import SplitDecoder
+    from insular.hidden.geometry.release_geometry import ReleaseGeometry
     from insular.hidden.mechanisms import Release
-    from insular.hidden.prompts import HeldPrompts
-    from insular.hidden.release_geometry import ReleaseGeometry
+    from insular.hidden.retrieval.attackers import Attacker
+    from insular.hidden.retrieval.bank import CandidateBank
+    from insular.hidden.states.forward import SplitDecoder
+    from insular.hidden.states.prompts import HeldPrompts
+    from insular.hidden.utility.calibration_results import CalibrationResult, CalibrationStatus
     from insular.models.loading import Decoder
     from insular.recipes.hidden.inversion.spec import HiddenInversionSpec
 
@@ -55,7 +55,7 @@ class LayerBench:
         Returns:
             The bank.
         """
-        from insular.hidden.bank import prepare_bank
+        from insular.hidden.retrieval.bank import prepare_bank
 
         if attacker.name in self._banks:
             return self._banks[attacker.name]
@@ -110,7 +110,7 @@ class Bench:
     @cached_property
     def split(self) -> "SplitDecoder":
         """The model, cut at its layers."""
-        from insular.hidden.forward import SplitDecoder
+        from insular.hidden.states.forward import SplitDecoder
 
         return SplitDecoder(self.decoder.model)
 
@@ -133,7 +133,7 @@ class Bench:
     @cached_property
     def seen_before(self) -> tuple[str, ...]:
         """Digests of all prompts that shaped or scaled a release."""
-        from insular.hidden.prompts import prompt_digest
+        from insular.hidden.states.prompts import prompt_digest
 
         fitted = (prompt_digest(record.tokens[:-1]) for record in self.prompts.fit)
         return (*fitted, *self.calibration.digests)
@@ -167,7 +167,7 @@ class Bench:
         Returns:
             The release, or why there is none.
         """
-        from insular.hidden.calibration import calibrate_scale
+        from insular.hidden.utility.calibration import calibrate_scale
 
         try:
             nominal = self.release(layer, mechanism, budget_nats=kl_nats)
@@ -207,7 +207,7 @@ class Bench:
 
     def _hold(self, records: tuple) -> "HeldPrompts":
         """Run prompts once and keep what the tail needs."""
-        from insular.hidden.prompts import hold_prompts
+        from insular.hidden.states.prompts import hold_prompts
 
         return hold_prompts(
             self.split,

@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from insular.hidden.adjacency import nearest_pairs, pair_differences
+from insular.hidden.geometry.adjacency import nearest_pairs, pair_differences
+from insular.hidden.geometry.release_geometry import ReleaseGeometry, release_geometry
 from insular.hidden.mechanisms import (
     AdaptiveOptimum,
     AlphaFamily,
@@ -21,7 +22,6 @@ from insular.hidden.mechanisms import (
     UniformQuantization,
     WorstCase,
 )
-from insular.hidden.release_geometry import ReleaseGeometry, release_geometry
 from insular.recipes.hidden.spec import SweepSpec
 
 NEAR = frozenset({"adaptive-optimum-near", "worst-case"})

@@ -9,8 +9,8 @@ import numpy as np
 
 from insular.errors import EvidenceError
 from insular.evidence import ArrayRef, InputFact, RunStore
-from insular.hidden.extraction_results import ExtractionResult
-from insular.hidden.gradient_results import GradientSummary
+from insular.hidden.states.extraction_results import ExtractionResult
+from insular.hidden.states.gradient_results import GradientSummary
 from insular.recipes.folder_lock import alone_in
 from insular.recipes.hidden.spec import SweepSpec
 from insular.recipes.hidden.states_spec import StatesSpec, states_spec
@@ -19,7 +19,7 @@ from insular.recipes.run_folder import SPEC_FILE, begin_run, read_settings, run_
 from insular.records import TokenisedRecord
 
 if TYPE_CHECKING:
-    from insular.hidden.forward import SplitDecoder
+    from insular.hidden.states.forward import SplitDecoder
     from insular.models.loading import Decoder
 
 KIND = "hidden.states"
@@ -75,7 +75,7 @@ class States:
         Returns:
             Its arrays.
         """
-        from insular.hidden.extraction import read_states
+        from insular.hidden.states.extraction import read_states
 
         parts = [self.store.read_arrays(part.arrays) for part in self.parts if part.arrays]
         return LayerArrays(
@@ -160,8 +160,8 @@ def _extract(
     progress: Callable[[str], None],
 ) -> None:
     """Candidates, then fitted prompts file by file."""
-    from insular.hidden.extraction import extract_states
-    from insular.hidden.extraction_spec import ExtractionSpec
+    from insular.hidden.states.extraction import extract_states
+    from insular.hidden.states.extraction_spec import ExtractionSpec
 
     extract_states(
         split,
@@ -196,8 +196,8 @@ def _fit_part(
     split: "SplitDecoder",
 ) -> tuple[FitPart, dict[str, np.ndarray]]:
     """One forward of some prompts, and their gradients at every layer."""
-    from insular.hidden.gradients import hidden_gradients
-    from insular.hidden.prompts import hold_prompts
+    from insular.hidden.states.gradients import hidden_gradients
+    from insular.hidden.states.prompts import hold_prompts
 
     held = hold_prompts(
         split,
@@ -260,7 +260,7 @@ def _opened(
 
 def _holds(store: RunStore, prompts: Prompts) -> bool:
     """Whether what is there of the candidates is theirs: versions may choose different prompts."""
-    from insular.hidden.prompts import prompt_digest
+    from insular.hidden.states.prompts import prompt_digest
 
     if not store.has_result(BANK):
         return True

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from insular.hidden.intervals import MeanInterval
-from insular.hidden.numerics_results import NumericsResult
-from insular.hidden.utility_results import ReplacementEntry, TransplantEntry
+from insular.hidden.states.numerics_results import NumericsResult
+from insular.hidden.utility.intervals import MeanInterval
+from insular.hidden.utility.results import ReplacementEntry, TransplantEntry
 from insular.recipes._numbers import amount, cited, counted, place
 from insular.recipes.hidden.geometry._components_words import (
     WAYS,

@@ -1,7 +1,7 @@
 """What a layer's states are made of, in sentences."""
 
-from insular.hidden.numerics_results import NumericsResult, Way
-from insular.hidden.utility_results import ProjectionResult
+from insular.hidden.states.numerics_results import NumericsResult, Way
+from insular.hidden.utility.results import ProjectionResult
 from insular.recipes._numbers import amount
 from insular.recipes.hidden.geometry.components_results import ComponentsResult
 from insular.recipes.hidden.sweep._words import share

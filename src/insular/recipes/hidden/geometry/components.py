@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from insular.hidden.numerics_results import NumericsResult
+from insular.hidden.states.numerics_results import NumericsResult
 from insular.recipes.hidden.bench import bench_of
 from insular.recipes.hidden.geometry.components_results import ComponentsResult
 from insular.recipes.hidden.spec import SweepSpec
@@ -85,7 +85,7 @@ def run_components(spec: SweepSpec, states: Path, layer: int, *, progress: Repor
     """
     import torch
 
-    from insular.hidden.projections import measure_projections, measure_transplants
+    from insular.hidden.utility.projections import measure_projections, measure_transplants
 
     del progress
     with intra_op_threads(1), torch.no_grad():
@@ -135,9 +135,9 @@ def run_numerics(spec: SweepSpec, states: Path, *, progress: Report) -> Output:
         progress: Not needed.
 
     Returns:
-        A :class:`insular.hidden.numerics_results.NumericsResult`.
+        A :class:`insular.hidden.states.numerics_results.NumericsResult`.
     """
-    from insular.hidden.numerics import certify_numerics
+    from insular.hidden.states.numerics import certify_numerics
 
     del progress
     with intra_op_threads(1):

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal, final
 
-from insular.hidden.numerics_results import StateShift
-from insular.hidden.utility_results import ProjectionResult, TransplantResult
+from insular.hidden.states.numerics_results import StateShift
+from insular.hidden.utility.results import ProjectionResult, TransplantResult
 
 
 @final

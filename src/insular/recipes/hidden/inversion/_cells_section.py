@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from insular.hidden.intervals import MeanInterval
 from insular.hidden.inversion.results import InversionCell, InversionResult
+from insular.hidden.utility.intervals import MeanInterval
 from insular.recipes._numbers import amount, cited, percent, place
 from insular.recipes.hidden.inversion._words import missing_sentences
 from insular.recipes.hidden.sweep._words import STATUS

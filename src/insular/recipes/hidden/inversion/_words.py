@@ -3,8 +3,8 @@
 import statistics
 from collections.abc import Sequence
 
-from insular.hidden.intervals import MeanInterval
 from insular.hidden.inversion.results import InversionCell, InversionResult
+from insular.hidden.utility.intervals import MeanInterval
 from insular.recipes._numbers import amount, counted, percent
 from insular.recipes.hidden.inversion.spec import HiddenInversionSpec
 from insular.recipes.hidden.sweep._words import STATUS

@@ -14,13 +14,13 @@ from insular.recipes.hidden.spec import NO_MECHANISM
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from insular.hidden.forward import SplitDecoder
+    from insular.hidden.geometry.release_geometry import ReleaseGeometry
     from insular.hidden.inversion.token_ranking import TokenRanking
     from insular.hidden.inversion.token_table import TokenTable
     from insular.hidden.inversion.views import View
     from insular.hidden.mechanisms import Release
-    from insular.hidden.release_geometry import ReleaseGeometry
-    from insular.hidden.storage_spec import StorageFormat
+    from insular.hidden.states.forward import SplitDecoder
+    from insular.hidden.states.storage_spec import StorageFormat
     from insular.models.loading import Decoder
     from insular.records import TokenisedRecord
 
@@ -83,7 +83,7 @@ class Bench:
     @cached_property
     def split(self) -> "SplitDecoder":
         """The model, cut at its layers."""
-        from insular.hidden.forward import SplitDecoder
+        from insular.hidden.states.forward import SplitDecoder
 
         return self._loaded[1] if self._loaded else SplitDecoder(self.decoder.model)
 
@@ -195,7 +195,7 @@ class Bench:
             What an attacker sees of it.
         """
         from insular.hidden.inversion.views import make_view
-        from insular.hidden.storage import Storage
+        from insular.hidden.states.storage import Storage
 
         table, release = self.table(layer), self.release(layer, mechanism)
         states = self.states(layer, at)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple, final
 
 import numpy as np
 
-from insular.hidden.intervals import MeanInterval, mean_interval
 from insular.hidden.inversion.results import InversionCell, PromptInversion
 from insular.hidden.inversion.spec import InversionSpec
-from insular.hidden.storage_spec import StorageFormat
+from insular.hidden.states.storage_spec import StorageFormat
+from insular.hidden.utility.intervals import MeanInterval, mean_interval
 from insular.recipes.hidden.inversion.bench import Bench, Shared, bench_of
 from insular.recipes.hidden.inversion.release import ONE_MORE, ScaledRelease
 from insular.recipes.hidden.inversion.spec import HiddenInversionSpec

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 from insular.recipes.hidden.spec import SweepSpec
 
 if TYPE_CHECKING:
-    from insular.hidden.forward import SplitDecoder
-    from insular.hidden.release_geometry import ReleaseGeometry
+    from insular.hidden.geometry.release_geometry import ReleaseGeometry
+    from insular.hidden.states.forward import SplitDecoder
     from insular.records import TokenisedRecord
 
 _LABELS = 4
@@ -38,8 +38,8 @@ def fit_geometries(
     """
     import torch
 
-    from insular.hidden.gradients import hidden_gradients
-    from insular.hidden.prompts import hold_prompts
+    from insular.hidden.states.gradients import hidden_gradients
+    from insular.hidden.states.prompts import hold_prompts
     from insular.recipes.hidden.mechanisms import fitted_geometries
 
     rows, gradients = [], []

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, final
 
 from insular.errors import InvalidArgumentError
 from insular.evidence import ArrayRef, RunStore
-from insular.hidden.intervals import MeanInterval
 from insular.hidden.inversion.results import InversionStatus
+from insular.hidden.utility.intervals import MeanInterval
 from insular.recipes.hidden.inversion.bench import Bench, Shared, bench_of
 from insular.recipes.hidden.spec import NO_MECHANISM
 from insular.recipes.parallel import Job, intra_op_threads
 from insular.recipes.tasks import Output, Task
 
 if TYPE_CHECKING:
-    from insular.hidden.calibration_results import CalibrationResult
+    from insular.hidden.utility.calibration_results import CalibrationResult
 
 Report = Callable[[str], None]
 
@@ -93,9 +93,9 @@ def run_release(shared: Shared, layer: int, mechanism: str, *, progress: Report)
 
 def _scaled(bench: Bench, layer: int, mechanism: str) -> ScaledRelease:
     """Fit, scale, save; a mechanism without such a release says why."""
-    from insular.hidden.calibration import calibrate_scale
     from insular.hidden.mechanisms import save_release
-    from insular.hidden.prompts import hold_prompts, prompt_digest
+    from insular.hidden.states.prompts import hold_prompts, prompt_digest
+    from insular.hidden.utility.calibration import calibrate_scale
     from insular.recipes.hidden.mechanisms import NEAR, mechanism_named
     from insular.recipes.hidden.spec import SweepSpec
 

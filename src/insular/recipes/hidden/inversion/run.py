@@ -139,8 +139,8 @@ def _opened(
     spec: HiddenInversionSpec, out: Path, tell: Callable[[str], None]
 ) -> "tuple[Bench, list[TokenisedRecord]]":
     """Load the model and choose the prompts: what is wrong with either fails first."""
-    from insular.hidden.forward import SplitDecoder
     from insular.hidden.inversion.token_table import table_key
+    from insular.hidden.states.forward import SplitDecoder
 
     tell(f"loading {spec.model}")
     decoder = load_model(spec, progress=tell)

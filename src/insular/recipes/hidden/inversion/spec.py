@@ -5,7 +5,7 @@ from typing import Literal, final
 
 from insular import _check
 from insular.hidden.inversion.spec import PriorUse
-from insular.hidden.storage_spec import STORAGE_FORMATS, StorageFormat
+from insular.hidden.states.storage_spec import STORAGE_FORMATS, StorageFormat
 from insular.recipes.hidden.spec import MECHANISM_KINDS, NO_MECHANISM
 
 ALL_MECHANISMS = "all"

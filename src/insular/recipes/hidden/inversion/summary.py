@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from insular.hidden.intervals import MeanInterval
 from insular.hidden.inversion.results import InversionCell, InversionResult
+from insular.hidden.utility.intervals import MeanInterval
 from insular.recipes._numbers import amount
 from insular.recipes.hidden.inversion._words import KINDS, answer_sentences, verdict_words
 

@@ -1,7 +1,7 @@
 """What indexes of released states lose and tell, in sentences that terminal and page share."""
 
-from insular.hidden.intervals import MeanInterval
 from insular.hidden.store.results import StoreResult
+from insular.hidden.utility.intervals import MeanInterval
 from insular.recipes._numbers import counted, percent, short
 from insular.recipes.hidden.store.results import HiddenStoreResult, StoreCell
 from insular.recipes.hidden.sweep._words import STATUS

@@ -77,7 +77,7 @@ def write_prompts(
     Returns:
         :class:`StoreCells`.
     """
-    from insular.hidden.prompts import check_disjoint
+    from insular.hidden.states.prompts import check_disjoint
 
     del progress
 

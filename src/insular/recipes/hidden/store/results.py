@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import final
 
-from insular.hidden.storage_spec import StorageFormat
+from insular.hidden.states.storage_spec import StorageFormat
 from insular.hidden.store.results import StoreResult
 from insular.recipes.hidden.spec import NO_MECHANISM
 from insular.recipes.hidden.sweep.results import CellStatus

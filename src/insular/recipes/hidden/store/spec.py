@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal, final
 
 from insular import _check
-from insular.hidden.storage_spec import STORAGE_FORMATS, StorageFormat
+from insular.hidden.states.storage_spec import STORAGE_FORMATS, StorageFormat
 from insular.recipes.hidden.spec import MECHANISM_KINDS, NO_MECHANISM, SweepSpec
 
 _MECHANISMS = (NO_MECHANISM, "isotropic")

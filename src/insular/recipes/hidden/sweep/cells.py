@@ -15,7 +15,7 @@ from insular.recipes.tasks import Output, Task
 
 if TYPE_CHECKING:
     from insular.hidden.mechanisms import Release
-    from insular.hidden.retrieval_results import RetrievalResult
+    from insular.hidden.retrieval.results import RetrievalResult
 
 Report = Callable[[str], None]
 
@@ -89,7 +89,7 @@ def run_cell(
 
 def _cell(bench: Bench, *, layer: int, mechanism: str, kl: float, repeat: int) -> SweepCell:
     """Fit, scale, measure, attack."""
-    from insular.hidden.utility import measure_utility
+    from insular.hidden.utility.measure import measure_utility
 
     def cell(status, **found) -> SweepCell:  # noqa: ANN001, ANN003
         return SweepCell(
@@ -154,9 +154,13 @@ def attacks_on(
     """
     import torch
 
-    from insular.hidden.attackers import AwareAttacker, EuclideanAttacker, SubspaceAttacker
-    from insular.hidden.prompts import check_disjoint
-    from insular.hidden.retrieval import retrieve
+    from insular.hidden.retrieval.attackers import (
+        AwareAttacker,
+        EuclideanAttacker,
+        SubspaceAttacker,
+    )
+    from insular.hidden.retrieval.search import retrieve
+    from insular.hidden.states.prompts import check_disjoint
 
     here, n = bench.at(layer), bench.spec.queries
     check_disjoint(bench.seen_before, here.identities[:n])
@@ -181,9 +185,9 @@ def attacks_on(
 
 def _foretold(bench: Bench, layer: int, release: "Release") -> dict[str, float]:
     """What distances between clean states say of retrieval and of epsilon; empty without noise."""
-    from insular.hidden.distance_epsilon import exact_epsilon
-    from insular.hidden.forecast import forecast_top_1, query_distances
     from insular.hidden.mechanisms import GaussianRelease
+    from insular.hidden.mechanisms.distance_epsilon import exact_epsilon
+    from insular.hidden.retrieval.forecast import forecast_top_1, query_distances
 
     if not isinstance(release, GaussianRelease):
         return {}

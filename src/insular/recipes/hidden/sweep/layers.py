@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from insular.evidence import ArrayRef
-from insular.hidden.prediction import feasibility_gain, squared_distance_for_top_1
+from insular.hidden.retrieval.prediction import feasibility_gain, squared_distance_for_top_1
 from insular.recipes.hidden.bench import bench_of
 from insular.recipes.hidden.spec import SweepSpec
 from insular.recipes.hidden.sweep.results import LayerResult
@@ -49,9 +49,9 @@ def run_layer(spec: SweepSpec, states: Path, layer: int, *, progress: Report) ->
     """
     import torch
 
-    from insular.hidden.attackers import EuclideanAttacker
-    from insular.hidden.geometry import measure_geometry
-    from insular.hidden.retrieval import retrieve
+    from insular.hidden.geometry.layer import measure_geometry
+    from insular.hidden.retrieval.attackers import EuclideanAttacker
+    from insular.hidden.retrieval.search import retrieve
     from insular.recipes.hidden.states import open_states
 
     del progress

@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 from typing import Literal, final
 
-from insular.hidden.calibration_results import CalibrationStatus
-from insular.hidden.extraction_results import LayerFacts
-from insular.hidden.geometry_results import HiddenGeometry
-from insular.hidden.gradient_results import GradientSummary
-from insular.hidden.numerics_results import NumericsResult
-from insular.hidden.retrieval_results import RetrievalResult
-from insular.hidden.utility_results import UtilityResult
+from insular.hidden.geometry.results import HiddenGeometry
+from insular.hidden.retrieval.results import RetrievalResult
+from insular.hidden.states.extraction_results import LayerFacts
+from insular.hidden.states.gradient_results import GradientSummary
+from insular.hidden.states.numerics_results import NumericsResult
+from insular.hidden.utility.calibration_results import CalibrationStatus
+from insular.hidden.utility.results import UtilityResult
 from insular.recipes.hidden.geometry.components_results import ComponentsResult
 
 CellStatus = CalibrationStatus | Literal["not fitted"]

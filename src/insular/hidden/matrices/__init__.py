@@ -1,0 +1,1 @@
+"""Positive semidefinite matrices and draws from them."""

@@ -1,0 +1,1 @@
+"""Attackers who look for a prompt in a bank of candidates, and what they will find."""
