@@ -221,6 +221,28 @@ def test_different_steps_compose() -> None:
     assert spend(turned, delta=1e-5).epsilon == pytest.approx(one.epsilon, rel=1e-3)
 
 
+@pytest.mark.parametrize("q", [0.01, 0.05, 0.0977, 0.2, 0.9])
+@pytest.mark.parametrize("noise", [0.5, 0.808, 1.0, 1.5])
+def test_renyi_is_no_looser_than_the_library_on_its_own_orders(q: float, noise: float) -> None:
+    """Sums of some orders between 1 and 2 do not converge; the best order may lie above them."""
+    from dp_accounting.dp_event import (
+        GaussianDpEvent,
+        PoissonSampledDpEvent,
+        SelfComposedDpEvent,
+    )
+    from dp_accounting.rdp import RdpAccountant
+
+    theirs = RdpAccountant()
+    theirs.compose(SelfComposedDpEvent(PoissonSampledDpEvent(q, GaussianDpEvent(noise)), 80))
+    least = float(theirs.get_epsilon(1e-4))
+    assert least < 250
+    for accountant in ("rdp", "rdp-classical"):
+        ours = spend(sampled(q, noise, 80), delta=1e-4, accountant=accountant).epsilon
+        assert ours <= 1.0001 * least + (accountant == "rdp-classical") * math.log(1e4)
+    delta = spend_delta(sampled(q, noise, 80), epsilon=least, accountant="rdp").delta
+    assert delta <= 1.0001e-4
+
+
 def test_a_search_costs_more_than_a_run_and_only_renyi_knows_how_much() -> None:
     run = sampled(0.01, 1, 600)
     search = RepeatAndSelectEvent(event=run, mean_runs=10.0)

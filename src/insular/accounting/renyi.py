@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, final
+from typing import TYPE_CHECKING, Literal, NamedTuple, final
 
 from insular.accounting.counts import NOISE_RANGE
 from insular.accounting.events import (
@@ -54,6 +54,17 @@ class RenyiBound:
     """The Renyi order at which it was found; NaN if nothing ran."""
 
 
+_NOTHING_RAN = RenyiBound(value=0.0, order=math.nan)
+
+
+class _Tried(NamedTuple):
+    """An order, with what the search wants small of it."""
+
+    value: float
+    order: float
+    divergence: float
+
+
 def renyi_epsilon(event: Event, delta: float, *, conversion: Conversion = "tight") -> RenyiBound:
     """The least epsilon that the Renyi curve of an event proves at ``delta``.
 
@@ -71,14 +82,18 @@ def renyi_epsilon(event: Event, delta: float, *, conversion: Conversion = "tight
             return 0.0 if divergence == 0 else math.inf
         classical = divergence - math.log(delta) / (order - 1)
         if conversion == "classical":
-            return classical
+            return max(0.0, classical)
         if order <= 1.01:  # dp_accounting's conversion starts above
-            return classical + math.log1p(-1 / order) - math.log(order) / (order - 1)
+            return max(0.0, classical + math.log1p(-1 / order) - math.log(order) / (order - 1))
         from dp_accounting.rdp.rdp_privacy_accountant import compute_epsilon
 
-        return float(compute_epsilon([order], [divergence], delta)[0])
+        return max(0.0, float(compute_epsilon([order], [divergence], delta)[0]))
 
-    return _best(event, bound)
+    tried = _search(event, bound, least=0.0)
+    if not tried:
+        return _NOTHING_RAN
+    best = min(tried)
+    return RenyiBound(value=best.value, order=best.order)
 
 
 def renyi_delta(event: Event, epsilon: float) -> RenyiBound:
@@ -92,31 +107,46 @@ def renyi_delta(event: Event, epsilon: float) -> RenyiBound:
         Delta with its order.
     """
 
-    def bound(order: float, divergence: float) -> float:
-        from dp_accounting.rdp.rdp_privacy_accountant import compute_delta
+    def log_delta(order: float, divergence: float) -> float:
+        """What dp_accounting takes above order 1.01, not cut at 1: it has one valley."""
+        return (order - 1) * (divergence - epsilon + math.log1p(-1 / order)) - math.log(order)
 
-        return float(compute_delta([order], [divergence], epsilon)[0])
+    from dp_accounting.rdp.rdp_privacy_accountant import compute_delta
 
-    return _best(event, bound)
+    tried = _search(event, log_delta, least=-math.inf)
+    if not tried:
+        return _NOTHING_RAN
+    orders, divergences = [one.order for one in tried], [one.divergence for one in tried]
+    value, order = compute_delta(orders, divergences, epsilon)
+    return RenyiBound(value=max(0.0, float(value)), order=float(order))
 
 
-def _best(event: Event, bound: Callable[[float, float], float]) -> RenyiBound:
-    """Search the orders upwards until the bound has passed its least value, then refine."""
+def _search(event: Event, bound: Callable[[float, float], float], *, least: float) -> list[_Tried]:
+    """Go through the orders upwards until the bound has passed its valley, then refine there.
+
+    Args:
+        event: What ran.
+        bound: From order and divergence to what is to be small.
+        least: Nothing can be smaller.
+
+    Returns:
+        All that was tried; empty if nothing ran.
+    """
     counts = _counted(event)
     if not counts:
-        return RenyiBound(value=0.0, order=math.nan)
+        return []
     translated, n_steps = _translate(counts), _steps(event)
     relation = neighboring_relation(mechanisms_of(event)[0].relation)
 
-    def evaluate(orders: tuple[float, ...]) -> list[tuple[float, float]]:
+    def evaluate(orders: tuple[float, ...]) -> list[_Tried]:
         curve = _curve(translated, relation, orders)
         # Rounding of dp_accounting's sum in logs, which can make a tiny divergence 0 or negative.
         slack = [1e-15 * (o + 10) / (o - 1) * n_steps for o in orders]
-        padded = [max(r, 0.0) + s for r, s in zip(curve, slack, strict=True)]
-        return [
-            (math.inf if math.isnan(r) else max(0.0, bound(o, r)), o)
-            for o, r in zip(orders, padded, strict=True)
+        padded = [
+            math.inf if math.isnan(r) else max(r, 0.0) + s
+            for r, s in zip(curve, slack, strict=True)
         ]
+        return [_Tried(bound(o, r), o, r) for o, r in zip(orders, padded, strict=True)]
 
     sampled = any(isinstance(part, PoissonGaussianEvent) for part in mechanisms_of(event))
     limit = _MAX_SAMPLED_ORDER if sampled else math.inf
@@ -124,21 +154,32 @@ def _best(event: Event, bound: Callable[[float, float], float]) -> RenyiBound:
     # the rule of repeat-and-select combines orders, so it sees them all at once
     selects = any(isinstance(part, RepeatAndSelectEvent) for part in counts)
     batch = len(orders) if selects else 8
-    found: list[tuple[float, float]] = []
+    found: list[_Tried] = []
     for start in range(0, len(orders), batch):
         found += evaluate(orders[start : start + batch])
-        least = min(found)
-        if math.isfinite(least[0]) and min(found[-batch:])[0] > least[0]:
+        # orders whose sum does not converge are infinite, and say nothing of those above them
+        if min(found).value < min(found[-batch:]).value < math.inf:
             break
     for _ in range(3):
-        least = min(found)
-        if not math.isfinite(least[0]) or least[0] == 0:
+        if min(found).value <= least:
             break
-        low = max((o for _, o in found if o < least[1]), default=(1 + least[1]) / 2)
-        high = min((o for _, o in found if o > least[1]), default=min(2 * least[1], limit))
-        found += evaluate(tuple(_between(low, high)))
-    value, order = min(found)
-    return RenyiBound(value=value, order=order)
+        around = {order for low, high in _valleys(found, limit) for order in _between(low, high)}
+        if not (more := sorted(around - {one.order for one in found})):
+            break
+        found += evaluate(tuple(more))
+    return found
+
+
+def _valleys(found: list[_Tried], limit: float) -> list[tuple[float, float]]:
+    """The orders beside each one that no neighbour is below; infinite ones cut a valley in two."""
+    ordered = sorted((one.order, one.value) for one in found)
+    (first, _), (last, _) = ordered[0], ordered[-1]
+    ends = [((1 + first) / 2, math.inf), *ordered, (max(last, min(2 * last, limit)), math.inf)]
+    return [
+        (low, high)
+        for (low, left), (_, here), (high, right) in zip(ends, ends[1:], ends[2:], strict=False)
+        if here <= min(left, right) and math.isfinite(here)
+    ]
 
 
 def _between(low: float, high: float) -> list[float]:
