@@ -30,7 +30,9 @@ def canaries(
         str, typer.Option(help="Sentence with {N digits} or {N letters}, and {name} if wanted.")
     ] = _CANARIES.template,
     text_field: Annotated[str, typer.Option(help="Field of the text.")] = _CANARIES.text_field,
-    id_field: Annotated[str, typer.Option(help="Field of the record id.")] = _CANARIES.id_field,
+    id_field: Annotated[
+        str, typer.Option(help="Field of the record id; empty for line numbers.")
+    ] = _CANARIES.id_field,
     owner_field: Annotated[
         str, typer.Option(help="Field of the owner; all rows of a secret get one owner.")
     ] = _CANARIES.owner_field,
@@ -136,7 +138,9 @@ def attribute(
         str, typer.Option(help="JSON lines of other records, for the most common value.")
     ] = "",
     model: Annotated[str, typer.Option(help="Base model of an adapter.")] = "",
-    id_field: Annotated[str, typer.Option(help="Field of the record id.")] = "id",
+    id_field: Annotated[
+        str, typer.Option(help="Field of the record id; empty for line numbers.")
+    ] = "",
     significance: Annotated[float, typer.Option(help="Error probability of the verdict.")] = 0.05,
     device: Annotated[str, typer.Option(help="Where it computes.")] = "cpu",
     out: Annotated[Path | None, typer.Option(help="Folder of the evidence.")] = None,

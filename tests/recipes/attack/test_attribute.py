@@ -58,6 +58,7 @@ def spec(home: Path) -> AttributeSpec:
         template="{name} likes {colour}.",
         attribute="colour",
         values=VALUES,
+        id_field="id",
     )
 
 
@@ -126,6 +127,15 @@ def test_scores_and_truth_are_joined_by_id(spec: AttributeSpec, home: Path, tmp_
     assert sorted(result.records, key=lambda r: r.id) == sorted(
         attack_result(home).records, key=lambda r: r.id
     )
+
+
+def test_records_without_ids_are_named_by_their_lines(spec: AttributeSpec, tmp_path: Path):
+    people = [f'{{"name": "{name}", "colour": "red"}}' for name in "ab"]
+    (tmp_path / "plain.jsonl").write_text("\n\n".join(people))
+    rows = read_rows(tmp_path / "plain.jsonl", replace(spec, id_field=""), needed=spec.fields)
+    assert [row.id for row in rows] == ["plain:1", "plain:3"]
+    with pytest.raises(RecordError, match="line 1: a record must have id"):
+        read_rows(tmp_path / "plain.jsonl", spec, needed=spec.fields)
 
 
 def attack_result(home: Path) -> AttributeResult:

@@ -49,7 +49,11 @@ def read_rows(path: Path, spec: AttributeSpec, *, needed: Sequence[str]) -> tupl
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
-        row = _row(line, spec, needed, place=f"{path.name} line {number}")
+        content = _content(line, spec, needed, place=f"{path.name} line {number}")
+        row = Row(
+            id=str(content[spec.id_field]) if spec.id_field else f"{path.stem}:{number}",
+            fields={name: str(content[name]).strip() for name in needed},
+        )
         if row.id in found:
             raise RecordError(f"{path.name} line {number}: id {row.id!r} stands twice; rename one.")
         found[row.id] = row
@@ -58,24 +62,26 @@ def read_rows(path: Path, spec: AttributeSpec, *, needed: Sequence[str]) -> tupl
     return tuple(found.values())
 
 
-def _row(line: str, spec: AttributeSpec, needed: Sequence[str], *, place: str) -> Row:
-    """One line as a record whose value is one of the known ones."""
+def _content(
+    line: str, spec: AttributeSpec, needed: Sequence[str], *, place: str
+) -> dict[str, object]:
+    """One line as the fields of a record whose value is one of the known ones."""
     try:
         content = json.loads(line)
     except ValueError:
         content = None
     if not isinstance(content, dict):
         raise RecordError(f"{place}: a record must be a JSON object; mend the line.")
-    missing = [name for name in (spec.id_field, *needed) if content.get(name) is None]
+    named = (spec.id_field,) if spec.id_field else ()
+    missing = [name for name in (*named, *needed) if content.get(name) is None]
     if missing:
         raise RecordError(
             f"{place}: a record must have {', '.join(dict.fromkeys(missing))}; fill it in, or leave"
             " the record out."
         )
-    fields = {name: str(content[name]).strip() for name in needed}
-    if fields[spec.attribute] not in spec.values:
+    if str(content[spec.attribute]).strip() not in spec.values:
         raise RecordError(
             f"{place}: {spec.attribute} must be one of the {len(spec.values)} values, and is not;"
             " add it to --values, or leave the record out."
         )
-    return Row(id=str(content[spec.id_field]), fields=fields)
+    return content

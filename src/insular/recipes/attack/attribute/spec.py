@@ -30,8 +30,8 @@ class AttributeSpec:
     """JSON lines of other records, for the most common value; empty for these records."""
     model: str = ""
     """Base model of an adapter; empty for the one that run or adapter name."""
-    id_field: str = "id"
-    """Field of the record id; unique."""
+    id_field: str = ""
+    """Field of the record id, unique; empty for the number of the line."""
     significance: float = 0.05
     """Error probability of the verdict."""
     device: str = "cpu"
