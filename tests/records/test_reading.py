@@ -251,6 +251,8 @@ def test_duplicate_ids_name_both_lines(write):
 def test_blank_id_is_an_error(write):
     with pytest.raises(RecordError, match="line 1: id column 'k' must hold"):
         read_corpus(write("a.jsonl", b'{"k": " ", "text": "a"}'), id_field="k")
+    with pytest.raises(RecordError, match="no column 'id' .*or leave id_field empty to count"):
+        read_corpus(write("a.jsonl", b'{"k": "1", "text": "a"}'), id_field="id")
 
 
 def test_missing_file_and_folder(tmp_path):
@@ -271,7 +273,7 @@ def test_file_format_overrides_the_suffix(write):
 
 
 def test_plain_text_has_no_columns(write):
-    with pytest.raises(InvalidArgumentError, match="owner_field must be None for plain text"):
+    with pytest.raises(InvalidArgumentError, match="owner_field must be empty for plain text"):
         read_corpus(write("a.txt", b"x"), owner_field="user")
 
 

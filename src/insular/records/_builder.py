@@ -113,13 +113,13 @@ class CorpusBuilder:
             raise self._error(
                 row,
                 f"id column {self.id_field!r} must hold a string or an integer; "
-                "fill it in, or leave id_field out to count rows.",
+                "fill it in, or leave id_field empty to count rows.",
             )
         if name in self.row_of_id:
             raise self._error(
                 row,
                 f"id {name!r} stands on {self.place} {self.row_of_id[name]} already; "
-                "ids must be unique: change one, or leave id_field out to count rows.",
+                "ids must be unique: change one, or leave id_field empty to count rows.",
             )
         self.row_of_id[name] = row.number
         return name
@@ -157,6 +157,8 @@ class CorpusBuilder:
         fields: Mapping[str, Any] = row.fields or {}
         near = _near(column, fields)
         remedy = f"did you mean {near!r}?" if near else "check its name and the file's header."
+        if column == self.id_field:
+            remedy = f"{remedy[:-1]}, or leave id_field empty to count rows{remedy[-1]}"
         return self._error(row, f"no column {column!r} among {len(fields)} columns; {remedy}")
 
     def _error(self, row: Row, problem: str) -> RecordError:

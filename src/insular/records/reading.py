@@ -60,7 +60,7 @@ def read_corpus(
         for name, value in (("id_field", id_field), ("owner_field", owner_field)):
             if value is not None:
                 raise InvalidArgumentError(
-                    f"{name} must be None for plain text, which has no columns, got "
+                    f"{name} must be empty for plain text, which has no columns, got "
                     f"{name}={value!r}; use JSONL or CSV."
                 )
         text_field = "text"
