@@ -3,7 +3,7 @@
 import logging
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple, final
@@ -36,11 +36,12 @@ Conversion = Literal["tight", "classical"]
 MAX_PARTS = 40
 """Different mechanisms in one composition; above it an answer would take more than seconds."""
 
-_FRACTIONS = (*(1 + 0.002 * 1.4**k for k in range(23)), 5.5, 7.5)
+_FRACTIONS = tuple(1 + 0.002 * 1.4**k for k in range(19))
 _INTEGERS = (*range(2, 25), *(round(24 * 1.12**k) for k in range(1, 68)))
+_ROUNDS = 4
+"""Refinements, each by a factor of 8."""
 _MAX_SAMPLED_ORDER = 2000.0
 """Largest order of a sampled Gaussian, whose divergence is a sum of as many terms."""
-_ORDERS = tuple(sorted({*_FRACTIONS, *map(float, _INTEGERS)}))
 
 
 @final
@@ -83,6 +84,8 @@ def renyi_epsilon(event: Event, delta: float, *, conversion: Conversion = "tight
         classical = divergence - math.log(delta) / (order - 1)
         if conversion == "classical":
             return max(0.0, classical)
+        if delta**2 > -math.expm1(-divergence):  # total variation, by Bretagnolle and Huber
+            return 0.0
         if order <= 1.01:  # dp_accounting's conversion starts above
             return max(0.0, classical + math.log1p(-1 / order) - math.log(order) / (order - 1))
         from dp_accounting.rdp.rdp_privacy_accountant import compute_epsilon
@@ -122,7 +125,10 @@ def renyi_delta(event: Event, epsilon: float) -> RenyiBound:
 
 
 def _search(event: Event, bound: Callable[[float, float], float], *, least: float) -> list[_Tried]:
-    """Go through the orders upwards until the bound has passed its valley, then refine there.
+    """Whole orders upwards until the bound has passed its valley; between them where it lies.
+
+    dp_accounting's sums of whole orders are finite. Those between may not converge, or end far too
+    high near order 1. A divergence never falls with its order, so what a higher order has caps it.
 
     Args:
         event: What ran.
@@ -137,37 +143,43 @@ def _search(event: Event, bound: Callable[[float, float], float], *, least: floa
         return []
     translated, n_steps = _translate(counts), _steps(event)
     relation = neighboring_relation(mechanisms_of(event)[0].relation)
+    divergences: dict[float, float] = {}
 
-    def evaluate(orders: tuple[float, ...]) -> list[_Tried]:
-        curve = _curve(translated, relation, orders)
-        # Rounding of dp_accounting's sum in logs, which can make a tiny divergence 0 or negative.
-        slack = [1e-15 * (o + 10) / (o - 1) * n_steps for o in orders]
-        padded = [
-            math.inf if math.isnan(r) else max(r, 0.0) + s
-            for r, s in zip(curve, slack, strict=True)
-        ]
-        return [_Tried(bound(o, r), o, r) for o, r in zip(orders, padded, strict=True)]
+    def learn(orders: Sequence[float]) -> None:
+        curve = _curve(translated, relation, tuple(orders))
+        for order, divergence in zip(orders, curve, strict=True):
+            # Rounding of dp_accounting's sum in logs can make a tiny divergence 0 or negative.
+            slack = 1e-15 * (order + 10) / (order - 1) * n_steps
+            unknown = math.isnan(divergence)
+            divergences[order] = math.inf if unknown else max(divergence, 0.0) + slack
+
+    def tried() -> list[_Tried]:
+        return [_Tried(bound(order, r), order, r) for order, r in divergences.items()]
 
     sampled = any(isinstance(part, PoissonGaussianEvent) for part in mechanisms_of(event))
     limit = _MAX_SAMPLED_ORDER if sampled else math.inf
-    orders = tuple(order for order in _ORDERS if order <= limit)
-    # the rule of repeat-and-select combines orders, so it sees them all at once
-    selects = any(isinstance(part, RepeatAndSelectEvent) for part in counts)
-    batch = len(orders) if selects else 8
-    found: list[_Tried] = []
-    for start in range(0, len(orders), batch):
-        found += evaluate(orders[start : start + batch])
-        # orders whose sum does not converge are infinite, and say nothing of those above them
-        if min(found).value < min(found[-batch:]).value < math.inf:
+    whole = [float(order) for order in _INTEGERS if order <= limit]
+    if any(isinstance(part, RepeatAndSelectEvent) for part in counts):
+        # the rule of repeat-and-select combines orders, so it sees them all at once
+        learn(sorted({*_FRACTIONS, *whole}))
+    else:
+        for start in range(0, len(whole), 8):
+            learn(whole[start : start + 8])
+            if min(tried()).value < tried()[-1].value:
+                break
+        # near order 1 lies a bound of its own, which needs a divergence there
+        learn(_FRACTIONS if min(tried()).order <= whole[1] else _FRACTIONS[::6])
+    for _ in range(_ROUNDS):
+        if min(tried()).value <= least:
             break
-    for _ in range(3):
-        if min(found).value <= least:
+        around = {order for low, high in _valleys(tried(), limit) for order in _between(low, high)}
+        if not (more := sorted(around - divergences.keys())):
             break
-        around = {order for low, high in _valleys(found, limit) for order in _between(low, high)}
-        if not (more := sorted(around - {one.order for one in found})):
-            break
-        found += evaluate(tuple(more))
-    return found
+        learn(more)
+    cap = math.inf
+    for order in sorted(divergences, reverse=True):
+        cap = divergences[order] = min(cap, divergences[order])
+    return tried()
 
 
 def _valleys(found: list[_Tried], limit: float) -> list[tuple[float, float]]:
