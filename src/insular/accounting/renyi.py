@@ -83,16 +83,16 @@ def renyi_epsilon(event: Event, delta: float, *, conversion: Conversion = "tight
             return 0.0 if divergence == 0 else math.inf
         classical = divergence - math.log(delta) / (order - 1)
         if conversion == "classical":
-            return max(0.0, classical)
+            return classical
         if delta**2 > -math.expm1(-divergence):  # total variation, by Bretagnolle and Huber
             return 0.0
         if order <= 1.01:  # dp_accounting's conversion starts above
-            return max(0.0, classical + math.log1p(-1 / order) - math.log(order) / (order - 1))
+            return classical + math.log1p(-1 / order) - math.log(order) / (order - 1)
         from dp_accounting.rdp.rdp_privacy_accountant import compute_epsilon
 
-        return max(0.0, float(compute_epsilon([order], [divergence], delta)[0]))
+        return float(compute_epsilon([order], [divergence], delta)[0])
 
-    tried = _search(event, bound, least=0.0)
+    tried = _search(event, lambda order, divergence: max(0.0, bound(order, divergence)), least=0.0)
     if not tried:
         return _NOTHING_RAN
     best = min(tried)
@@ -165,14 +165,16 @@ def _search(event: Event, bound: Callable[[float, float], float], *, least: floa
     else:
         for start in range(0, len(whole), 8):
             learn(whole[start : start + 8])
-            if min(tried()).value < tried()[-1].value:
+            so_far = tried()
+            if min(so_far).value < so_far[-1].value:
                 break
         # near order 1 lies a bound of its own, which needs a divergence there
         learn(_FRACTIONS if min(tried()).order <= whole[1] else _FRACTIONS[::6])
     for _ in range(_ROUNDS):
-        if min(tried()).value <= least:
+        so_far = tried()
+        if min(so_far).value <= least:
             break
-        around = {order for low, high in _valleys(tried(), limit) for order in _between(low, high)}
+        around = {order for low, high in _valleys(so_far, limit) for order in _between(low, high)}
         if not (more := sorted(around - divergences.keys())):
             break
         learn(more)

@@ -156,9 +156,12 @@ class CorpusBuilder:
         """Name the missing column; other names are not quoted: a first row may be a record."""
         fields: Mapping[str, Any] = row.fields or {}
         near = _near(column, fields)
-        remedy = f"did you mean {near!r}?" if near else "check its name and the file's header."
-        if column == self.id_field:
-            remedy = f"{remedy[:-1]}, or leave id_field empty to count rows{remedy[-1]}"
+        count = ", or leave id_field empty to count rows" if column == self.id_field else ""
+        remedy = (
+            f"did you mean {near!r}{count}?"
+            if near
+            else f"check its name and the file's header{count}."
+        )
         return self._error(row, f"no column {column!r} among {len(fields)} columns; {remedy}")
 
     def _error(self, row: Row, problem: str) -> RecordError:

@@ -49,23 +49,18 @@ def read_rows(path: Path, spec: AttributeSpec, *, needed: Sequence[str]) -> tupl
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
-        content = _content(line, spec, needed, place=f"{path.name} line {number}")
-        row = Row(
-            id=str(content[spec.id_field]) if spec.id_field else f"{path.stem}:{number}",
-            fields={name: str(content[name]).strip() for name in needed},
-        )
+        place = f"{path.name} line {number}"
+        row = _row(line, spec, needed, place=place, unnamed=f"{path.stem}:{number}")
         if row.id in found:
-            raise RecordError(f"{path.name} line {number}: id {row.id!r} stands twice; rename one.")
+            raise RecordError(f"{place}: id {row.id!r} stands twice; rename one.")
         found[row.id] = row
     if not found:
         raise RecordError(f"{path.name} must hold at least one record, got none.")
     return tuple(found.values())
 
 
-def _content(
-    line: str, spec: AttributeSpec, needed: Sequence[str], *, place: str
-) -> dict[str, object]:
-    """One line as the fields of a record whose value is one of the known ones."""
+def _row(line: str, spec: AttributeSpec, needed: Sequence[str], *, place: str, unnamed: str) -> Row:
+    """One line as a record whose value is one of the known ones."""
     try:
         content = json.loads(line)
     except ValueError:
@@ -79,9 +74,10 @@ def _content(
             f"{place}: a record must have {', '.join(dict.fromkeys(missing))}; fill it in, or leave"
             " the record out."
         )
-    if str(content[spec.attribute]).strip() not in spec.values:
+    fields = {name: str(content[name]).strip() for name in needed}
+    if fields[spec.attribute] not in spec.values:
         raise RecordError(
             f"{place}: {spec.attribute} must be one of the {len(spec.values)} values, and is not;"
             " add it to --values, or leave the record out."
         )
-    return content
+    return Row(id=str(content[spec.id_field]) if spec.id_field else unnamed, fields=fields)

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from insular.hidden.inversion.views import View
     from insular.hidden.mechanisms import Release
     from insular.hidden.states.forward import SplitDecoder
+    from insular.hidden.states.prompts import HeldPrompts
     from insular.hidden.states.storage_spec import StorageFormat
     from insular.models.loading import Decoder
-    from insular.records import TokenisedRecord
 
 
 @final
@@ -72,6 +72,7 @@ class Bench:
         self._tables: dict[int, TokenTable] = {}
         self._states: dict[tuple[int, int], Tensor] = {}
         self._geometries: dict[tuple[int, bool], ReleaseGeometry] = {}
+        self._held: dict[int, HeldPrompts] = {}
         self._releases: dict[tuple[int, str], Release] = {}
         self._rankings: dict[tuple[int, str, StorageFormat], TokenRanking] = {}
 
@@ -157,10 +158,27 @@ class Bench:
             self._geometries = {(layer, False): both[0], (layer, True): both[1]}
         return self._geometries[layer, near]
 
-    @property
-    def scaled_on(self) -> "tuple[TokenisedRecord, ...]":
-        """Prompts on which mechanisms are scaled; none of them is inverted or fitted on."""
-        return self.inputs.others[self.spec.fit :]
+    def scaled_on(self, layer: int) -> "HeldPrompts":
+        """Prompts on which a layer's mechanisms are scaled; none is inverted or fitted on.
+
+        Args:
+            layer: The layer.
+
+        Returns:
+            They, run once for all its mechanisms.
+        """
+        from insular.hidden.states.prompts import hold_prompts
+
+        if layer not in self._held:
+            self._held.clear()
+            self._held[layer] = hold_prompts(
+                self.split,
+                self.inputs.others[self.spec.fit :],
+                layers=[layer],
+                labels="none",
+                pad_token_id=self.decoder.pad_token_id,
+            )
+        return self._held[layer]
 
     def release(self, layer: int, mechanism: str) -> "Release | None":
         """What a cell's states went through.

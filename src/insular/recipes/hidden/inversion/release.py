@@ -94,7 +94,7 @@ def run_release(shared: Shared, layer: int, mechanism: str, *, progress: Report)
 def _scaled(bench: Bench, layer: int, mechanism: str) -> ScaledRelease:
     """Fit, scale, save; a mechanism without such a release says why."""
     from insular.hidden.mechanisms import save_release
-    from insular.hidden.states.prompts import hold_prompts, prompt_digest
+    from insular.hidden.states.prompts import prompt_digest
     from insular.hidden.utility.calibration import calibrate_scale
     from insular.recipes.hidden.mechanisms import NEAR, mechanism_named
     from insular.recipes.hidden.spec import SweepSpec
@@ -108,16 +108,9 @@ def _scaled(bench: Bench, layer: int, mechanism: str) -> ScaledRelease:
         return ScaledRelease(
             layer=layer, mechanism=mechanism, status="not fitted", reason=str(error)
         )
-    held = hold_prompts(
-        bench.split,
-        bench.scaled_on,
-        layers=[layer],
-        labels="none",
-        pad_token_id=bench.decoder.pad_token_id,
-    )
     found = calibrate_scale(
         bench.split,
-        held,
+        bench.scaled_on(layer),
         layer=layer,
         sampler=nominal,
         target_kl_nats=spec.kl_nats,
